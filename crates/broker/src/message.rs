@@ -353,6 +353,7 @@ impl Arena {
     /// Writes a message.
     ///
     /// The exchange may have [`NAME_MAX`] bytes, the key [`KEY_MAX`], and the rest under 4 GiB.
+    #[inline(always)]
     pub(crate) fn add(&mut self, head: &Head<'_>, body: &[u8]) -> Message {
         let front = head.front();
         let mut block = self.cut(front.length + body.len());

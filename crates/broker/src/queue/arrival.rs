@@ -120,6 +120,12 @@ impl Arrival {
         }
     }
 
+    /// The message of an arrival that was made without it.
+    #[inline]
+    pub(crate) fn bring(&mut self, message: Message) {
+        self.message = message;
+    }
+
     /// One queue's share. The last one takes the message itself, unless it may have to be returned.
     pub(crate) fn take_share(&mut self) -> Message {
         self.shares = self.shares.saturating_sub(1);

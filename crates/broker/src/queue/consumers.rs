@@ -533,6 +533,7 @@ impl Consumers {
     }
 
     /// Takes credit from the consumer whose turn it is. `None` when no consumer is ready.
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Option<Turn> {
         let slot = self.next_slot()?;
         let consumer = self.slots[slot as usize].as_mut()?;
@@ -544,6 +545,7 @@ impl Consumers {
     }
 
     /// Puts a delivery of `cost` bytes into the outbox of the consumer at `slot`.
+    #[inline]
     pub(crate) fn lend(&mut self, slot: u32, outgoing: Outgoing, cost: usize) {
         let Some(number) = self.slots[slot as usize].as_ref().map(|consumer| consumer.place.outbox) else { return };
         let Some(outbox) = self.outboxes[number as usize].as_mut() else { return };

@@ -129,9 +129,9 @@ impl SharedCredit {
         self.fetched.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has been settled.
-    pub(crate) fn remove_fetched(&self) {
-        self.fetched.fetch_sub(1, Ordering::Relaxed);
+    /// So many have been settled.
+    pub(crate) fn remove_fetched(&self, count: u32) {
+        self.fetched.fetch_sub(count, Ordering::Relaxed);
     }
 
     pub(crate) fn is_limited(&self) -> bool {

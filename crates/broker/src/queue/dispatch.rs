@@ -359,8 +359,9 @@ impl Inner {
         self.lend_at(place, seq, turn)
     }
 
-    /// The same for the entry at the place where its lane has it.
-    #[inline]
+    /// The same for the entry at the place where its lane has it. Part of its caller: the message
+    /// is not moved once more.
+    #[inline(always)]
     fn lend_at(&mut self, place: EntryPlace, seq: u64, turn: Turn) -> Option<(Outgoing, usize)> {
         let Turn { consumer, no_ack, .. } = turn;
         let lane = self.lanes.of_mut(seq)?;

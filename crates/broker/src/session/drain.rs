@@ -228,12 +228,13 @@ impl Client {
         let (mut bytes, mut count, mut auto, mut redelivered) = (0, 0, 0, 0);
         let mut inbox = self.receiver.take_deliveries();
         while bytes < budget
-            && let Some(outgoing) = inbox.pop_front()
+            && let Some(outgoing) = inbox.front()
         {
             bytes += outgoing.message.cost();
             count += 1;
             redelivered += u64::from(outgoing.past.is_redelivered());
-            auto += u64::from(self.report_one(&outgoing, report));
+            auto += u64::from(self.report_one(outgoing, report));
+            inbox.pop_front();
         }
         self.receiver.put_back_deliveries(inbox);
         self.shared.mailbox.handed_on(bytes);

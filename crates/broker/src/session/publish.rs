@@ -130,34 +130,52 @@ impl Client {
     /// too large. Nothing is taken then, and the publish has no answer but by [`Client::refuse`].
     pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
         self.check_publish(&publish)?;
-        let routed = match self.known_route(publish.route_name()) {
-            Some(route) => Routed::known(route),
-            None => {
-                let now = self.publisher.time(&*self.engine.clock);
-                self.find_route(Wanted::of(&publish, now))?
-            }
+        let Some(route) = self.known_route(publish.route_name()) else {
+            return self.publish_anew(session, publish);
         };
+        if let Some(index) = self.take(session, publish, route.len())? {
+            self.pick(index, &route);
+        }
+        Ok(())
+    }
+
+    /// The same for a message whose route must be found.
+    fn publish_anew(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
+        let now = self.publisher.time(&*self.engine.clock);
+        let routed = self.find_route(Wanted::of(&publish, now))?;
         if routed.retain.is_some() {
             self.admit_retained(&publish)?;
         }
-        let (confirm, unroutable) = (publish.confirm, publish.unroutable);
-        let length = publish.body.as_slice().len() as u64;
-        let message = self.write_message(publish);
+        match self.take(session, publish, routed.cost())? {
+            Some(index) => self.send_by(routed, index),
+            None => self.note_steps(&routed),
+        }
+        Ok(())
+    }
+
+    /// Takes a message that costs the turn so many entries, and gives its place among the arrivals.
+    /// It has none if it waits behind others.
+    #[inline]
+    fn take(&mut self, session: SessionId, publish: Publish<'_>, cost: usize) -> Result<Option<u32>, Error> {
         let claim = self.uploads.arrived(session);
         let entry = self.sessions.require(session)?;
-        entry.answers.expect(confirm);
+        entry.answers.expect(publish.confirm);
         if entry.begins_to_publish() {
             self.shared.figures.add_publisher();
         }
-        let mut arrival = Arrival::new(message, length, session.0, confirm, unroutable);
+        let waits = !entry.parked.is_empty();
+        let (confirm, unroutable) = (publish.confirm, publish.unroutable);
+        let length = publish.body.as_slice().len() as u64;
+        let mut arrival = Arrival::new(Message::moved(), length, session.0, confirm, unroutable);
         arrival.claim = claim;
-        if !entry.parked.is_empty() {
-            self.note_steps(&routed);
+        let own = self.publisher.own();
+        let head = head_of(&publish, self.publisher.time(&*self.engine.clock), own.as_ref());
+        if waits {
+            arrival.bring(self.publisher.write(&head, publish.body));
             self.park(session, arrival);
-            return Ok(());
+            return Ok(None);
         }
-        self.gather(arrival, routed);
-        Ok(())
+        Ok(Some(self.publisher.write_arrival(arrival, &head, publish.body, cost)))
     }
 
     /// Refuses the publish of this number, which an error kept from being taken, once those before
@@ -220,21 +238,7 @@ impl Client {
     #[inline]
     pub(super) fn write_message(&mut self, publish: Publish<'_>) -> Message {
         let own = self.publisher.own();
-        let head = Head {
-            dialect: publish.dialect,
-            persistent: publish.persistent,
-            priority: publish.priority,
-            published_at: self.publisher.time(&*self.engine.clock),
-            expiration: publish.expiration,
-            copies: copies_of(&publish),
-            instructed: publish.instructed,
-            delayed: false,
-            exchange: publish.exchange,
-            routing_key: publish.routing_key,
-            properties: publish.properties,
-            annotations: &[],
-            publisher: own.as_ref().map_or(&[], PublisherId::bytes),
-        };
+        let head = head_of(&publish, self.publisher.time(&*self.engine.clock), own.as_ref());
         self.publisher.write(&head, publish.body)
     }
 
@@ -315,23 +319,32 @@ impl Client {
         self.publisher.add_cost(routed.steps as usize / STEPS_PER_ENTRY);
     }
 
-    /// Puts an arrival on the lists of its queues.
-    #[inline]
-    pub(super) fn gather(&mut self, mut arrival: Arrival, routed: Routed) {
-        if self.traces(arrival.message()) {
-            let queues: Vec<_> = routed.route.iter().filter_map(|slot| self.slots.queue(*slot)).cloned().collect();
-            let message = arrival.message().clone();
-            self.trace_publish(SessionId(arrival.session), &message, &queues);
+    /// Adds an arrival, and puts it on the lists of its queues.
+    pub(super) fn gather(&mut self, arrival: Arrival, routed: Routed) {
+        let index = self.publisher.gather(arrival, routed.cost());
+        self.send_by(routed, index);
+    }
+
+    /// Puts the arrival at `index` on the lists of its queues.
+    fn send_by(&mut self, routed: Routed, index: u32) {
+        if let Some(identity) = routed.identity {
+            self.publisher.arrival_mut(index).identity = Some(identity);
         }
-        let cost = routed.cost();
-        arrival.shares = routed.route.len() as u32;
-        arrival.identity = routed.identity;
-        let index = self.publisher.gather(arrival, cost);
         if let Some(basis) = routed.retain {
             self.publisher.note_retained(index, *basis);
         }
-        for slot in &*routed.route {
+        self.pick(index, &routed.route);
+    }
+
+    /// Puts the arrival at `index` on the lists of the queues in these slots.
+    #[inline]
+    fn pick(&mut self, index: u32, route: &Route) {
+        self.publisher.arrival_mut(index).shares = route.len() as u32;
+        for slot in &**route {
             self.slots.gather_pick(*slot, index);
+        }
+        if self.vhost.is_traced() {
+            self.trace_arrival(index, route);
         }
     }
 
@@ -556,6 +569,26 @@ impl Client {
         if let Some(entry) = self.sessions.get(session) {
             entry.shown.set_confirming();
         }
+    }
+}
+
+/// The front of the message of a publish at this time.
+#[inline(always)]
+fn head_of<'a>(publish: &Publish<'a>, published_at: u64, own: Option<&'a PublisherId>) -> Head<'a> {
+    Head {
+        dialect: publish.dialect,
+        persistent: publish.persistent,
+        priority: publish.priority,
+        published_at,
+        expiration: publish.expiration,
+        copies: copies_of(publish),
+        instructed: publish.instructed,
+        delayed: false,
+        exchange: publish.exchange,
+        routing_key: publish.routing_key,
+        properties: publish.properties,
+        annotations: &[],
+        publisher: own.map_or(&[], PublisherId::bytes),
     }
 }
 

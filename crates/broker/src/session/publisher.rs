@@ -109,6 +109,28 @@ impl Publisher {
         self.cost >= TURN_ENTRIES
     }
 
+    /// Adds an arrival without its message to the turn, and writes that. Returns its place among
+    /// the arrivals.
+    ///
+    /// The arrival has its place before the body is copied. To move it afterwards would read back
+    /// what was written in other pieces, and wait until the processor has stored the body.
+    #[inline]
+    pub(super) fn write_arrival(&mut self, arrival: Arrival, head: &Head<'_>, body: Body<'_>, cost: usize) -> u32 {
+        let index = self.gather(arrival, cost);
+        let arrival = &mut self.arrivals[index as usize];
+        match body {
+            Body::Borrowed(body) => arrival.bring(self.arena.add(head, body)),
+            gathered @ Body::Gathered(_) => arrival.bring(self.arena.add_body(head, gathered)),
+        }
+        index
+    }
+
+    /// The arrival at `index`.
+    #[inline]
+    pub(super) fn arrival_mut(&mut self, index: u32) -> &mut Arrival {
+        &mut self.arrivals[index as usize]
+    }
+
     /// Adds an arrival to the turn. Returns its place among the arrivals.
     #[inline]
     pub(super) fn gather(&mut self, arrival: Arrival, cost: usize) -> u32 {

@@ -211,14 +211,10 @@ impl Receiver {
     /// Returns credit that several consumers share, once the queues have been visited. Otherwise
     /// the queue of the settlement would always be the first to use it.
     #[inline]
-    pub(super) fn return_credit(&mut self, shared: &Arc<SharedCredit>) {
-        if !self.shares_limits {
-            shared.give_back(1);
-            return;
-        }
+    pub(super) fn return_credit(&mut self, shared: &Arc<SharedCredit>, count: u32) {
         match self.returning.last_mut() {
-            Some((last, count)) if Arc::ptr_eq(last, shared) => *count += 1,
-            _ => self.returning.push((Arc::clone(shared), 1)),
+            Some((last, returning)) if Arc::ptr_eq(last, shared) => *returning += count,
+            _ => self.returning.push((Arc::clone(shared), count)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The routes of a client's messages that were found before.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,8 +18,34 @@ const ROUTES_MAX: usize = 16 * 1024;
 /// often.
 const DELETED: u64 = 64;
 
-/// The slots of the queues that a message goes to.
-pub(super) type Route = Arc<[u32]>;
+/// The slots of the queues that a message goes to. Nearly all go to one, and to count who has its
+/// route would make each message wait for what was written before it.
+#[derive(Debug, Clone)]
+pub(super) enum Route {
+    One(u32),
+    Several(Arc<[u32]>),
+}
+
+impl Deref for Route {
+    type Target = [u32];
+
+    #[inline]
+    fn deref(&self) -> &[u32] {
+        match self {
+            Self::One(slot) => std::slice::from_ref(slot),
+            Self::Several(slots) => slots,
+        }
+    }
+}
+
+impl From<Vec<u32>> for Route {
+    fn from(slots: Vec<u32>) -> Self {
+        match slots[..] {
+            [slot] => Self::One(slot),
+            _ => Self::Several(slots.into()),
+        }
+    }
+}
 
 /// A route that was found, and what it depends on.
 #[derive(Debug, Clone)]
@@ -47,8 +74,11 @@ pub(super) struct Routes {
 #[inline]
 fn is_of(name: &[u8], exchange: &str, key: &str) -> bool {
     let Some((length, names)) = name.split_first() else { return false };
-    let both = names.split_at_checked(exchange.len());
-    usize::from(*length) == exchange.len() && both == Some((exchange.as_bytes(), key.as_bytes()))
+    let Some((of, routed)) = names.split_at_checked(exchange.len()) else { return false };
+    // The default exchange has no name, and to compare none takes a call.
+    usize::from(*length) == exchange.len()
+        && routed == key.as_bytes()
+        && (exchange.is_empty() || of == exchange.as_bytes())
 }
 
 impl Routes {
@@ -99,7 +129,7 @@ impl Routes {
             && is_of(name, exchange, key)
             && versions.still_hold(&mut found.basis)
         {
-            return Some(Arc::clone(&found.route));
+            return Some(found.route.clone());
         }
         self.wanted.clear();
         self.wanted.push(exchange.len() as u8);
@@ -110,12 +140,12 @@ impl Routes {
             return None;
         }
         self.last = Some((Arc::clone(name), found.clone()));
-        Some(Arc::clone(&found.route))
+        Some(found.route.clone())
     }
 
     /// Remembers the route of the last search.
     pub(super) fn remember(&mut self, route: &Route, basis: Basis, until: Option<Instant>) {
         self.until = self.until.or(until);
-        self.known.insert(self.wanted.as_slice().into(), Found { route: Arc::clone(route), basis });
+        self.known.insert(self.wanted.as_slice().into(), Found { route: route.clone(), basis });
     }
 }

@@ -8,7 +8,8 @@ use journal::Ticket;
 use crate::engine::bounds::FETCH_ENTRIES;
 use crate::error::Error;
 use crate::message::annotations::check_notes;
-use crate::queue::{EntryOutcome, Resume, Said, Settlement, SharedCredit, VISIT_ENTRIES, Visit};
+use crate::queue::{EntryOutcome, Resume, Said, Settlement, VISIT_ENTRIES, Visit};
+use crate::session::sessions::Session;
 use crate::session::{Client, SessionId};
 use crate::value::Table;
 
@@ -99,6 +100,22 @@ pub(super) struct Unacked {
     /// [`FETCHED`] for a fetched one.
     pub(super) consumer: u32,
     pub(super) seq: u64,
+}
+
+/// How many deliveries of one session were taken to be settled.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Taken {
+    /// Those that its consumers had.
+    consumed: u32,
+    /// Those that it had fetched.
+    fetched: u32,
+}
+
+impl Taken {
+    #[inline]
+    pub(super) fn add(&mut self, unacked: Unacked) {
+        if unacked.consumer == FETCHED { self.fetched += 1 } else { self.consumed += 1 }
+    }
 }
 
 /// Deliveries that are settled out of order keep their places in the list. The list is cleaned when
@@ -310,12 +327,16 @@ impl Client {
         outcome.check()?;
         let annotations = outcome.annotations();
         let (outcome, said) = outcome.for_entry();
-        self.take_deliveries(session, tags, &mut |client, unacked, shared| {
+        let mut taken = Taken::default();
+        let count = self.take_deliveries(session, tags, &mut |client, unacked| {
             if let Some(annotations) = annotations {
                 client.annotate(unacked, annotations);
             }
-            client.gather_settlement(unacked, shared, outcome, said.clone());
-        })
+            taken.add(unacked);
+            client.gather_settlement(unacked, outcome, said.clone());
+        })?;
+        self.uncount(session, taken);
+        Ok(count)
     }
 
     /// Takes these deliveries out of the unsettled ones, and returns how many.
@@ -323,24 +344,23 @@ impl Client {
         &mut self,
         session: SessionId,
         tags: Tags,
-        each: &mut dyn FnMut(&mut Self, Unacked, &Arc<SharedCredit>),
+        each: &mut dyn FnMut(&mut Self, Unacked),
     ) -> Result<usize, Error> {
         let entry = self.sessions.require(session)?;
-        let shared = Arc::clone(&entry.shared);
         let several = match tags {
             Tags::One(tag) => {
                 let index = entry.unsettled.index(tag);
                 let Some(unacked) = index.and_then(|index| entry.unsettled.take_one(index)) else { return Ok(0) };
-                each(self, unacked, &shared);
+                each(self, unacked);
                 return Ok(1);
             }
-            Tags::UpTo(tag) => return self.take_up_to(session, tag, &shared, each),
+            Tags::UpTo(tag) => return self.take_up_to(session, tag, each),
             Tags::Range { first, last } => entry.unsettled.take_range(first, last),
             Tags::All => entry.unsettled.take_all(),
         };
         self.publisher.add_cost(several.len());
         let count = several.len();
-        several.into_iter().for_each(|unacked| each(self, unacked, &shared));
+        several.into_iter().for_each(|unacked| each(self, unacked));
         Ok(count)
     }
 
@@ -348,8 +368,7 @@ impl Client {
         &mut self,
         session: SessionId,
         tag: u64,
-        shared: &Arc<SharedCredit>,
-        each: &mut dyn FnMut(&mut Self, Unacked, &Arc<SharedCredit>),
+        each: &mut dyn FnMut(&mut Self, Unacked),
     ) -> Result<usize, Error> {
         let Some(index) = self.sessions.require(session)?.unsettled.index(tag) else { return Ok(0) };
         self.publisher.add_cost(index + 1);
@@ -358,7 +377,7 @@ impl Client {
             let Some(entry) = self.sessions.get_mut(session) else { break };
             if let Some(unacked) = entry.unsettled.take_front() {
                 count += 1;
-                each(self, unacked, shared);
+                each(self, unacked);
             }
         }
         if let Some(entry) = self.sessions.get_mut(session) {
@@ -397,16 +416,10 @@ impl Client {
     }
 
     #[inline]
-    fn gather_settlement(
-        &mut self,
-        unacked: Unacked,
-        shared: &Arc<SharedCredit>,
-        outcome: EntryOutcome,
-        said: Option<Said>,
-    ) {
-        self.uncount(unacked, shared);
-        let settlement = Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome, said };
-        self.slots.gather_settlement(unacked.slot, settlement);
+    fn gather_settlement(&mut self, unacked: Unacked, outcome: EntryOutcome, said: Option<Said>) {
+        if let Some(settlements) = self.slots.settle(unacked.slot) {
+            settlements.push(Settlement { seq: unacked.seq, consumer: unacked.consumer, outcome, said });
+        }
     }
 
     /// Visits each queue with gathered settlements.
@@ -428,12 +441,16 @@ impl Client {
         self.resume_shared();
     }
 
-    /// Uncounts a settled delivery of the session that `shared` belongs to.
-    pub(super) fn uncount(&mut self, unacked: Unacked, shared: &Arc<SharedCredit>) {
-        if unacked.consumer == FETCHED {
-            shared.remove_fetched();
-        } else {
-            self.receiver.return_credit(shared);
+    /// Uncounts deliveries of a session that were taken to be settled. One that has ended counts
+    /// nothing any more.
+    #[inline]
+    pub(super) fn uncount(&mut self, session: SessionId, taken: Taken) {
+        let Some(Session { shared, .. }) = self.sessions.get(session) else { return };
+        if taken.fetched > 0 {
+            shared.remove_fetched(taken.fetched);
+        }
+        if taken.consumed > 0 {
+            self.receiver.return_credit(shared, taken.consumed);
         }
     }
 
@@ -466,12 +483,14 @@ impl Client {
     pub fn recover(&mut self, session: SessionId, now: std::time::Instant) -> Ticket {
         self.flush(now);
         let Some(entry) = self.sessions.get_mut(session) else { return Ticket::NONE };
-        let shared = Arc::clone(&entry.shared);
         let free = entry.unsettled.take_free();
         self.publisher.add_cost(free.len());
+        let mut taken = Taken::default();
         for unacked in free {
-            self.gather_settlement(unacked, &shared, EntryOutcome::Released, None);
+            taken.add(unacked);
+            self.gather_settlement(unacked, EntryOutcome::Released, None);
         }
+        self.uncount(session, taken);
         self.flush(now);
         self.settled.ticket()
     }

@@ -72,12 +72,11 @@ impl Slots {
 
     /// The route to these queues, and to these subscribers without one.
     pub(super) fn route(&mut self, queues: &[Arc<Queue>], direct: &[Arc<DirectSubscriber>]) -> Route {
-        if direct.is_empty() {
-            return queues.iter().map(|queue| self.slot(queue)).collect();
-        }
         let mut route: Vec<u32> = queues.iter().map(|queue| self.slot(queue)).collect();
-        let slots = self.direct.get_or_insert_default();
-        route.extend(direct.iter().map(|subscriber| slots.slot(subscriber)));
+        if !direct.is_empty() {
+            let slots = self.direct.get_or_insert_default();
+            route.extend(direct.iter().map(|subscriber| slots.slot(subscriber)));
+        }
         route.into()
     }
 
@@ -230,12 +229,12 @@ impl Slots {
     }
 
     /// A delivery from the queue in this slot is settled with this turn, and no longer points here.
+    /// Gives the list of the settlements.
     #[inline]
-    pub(super) fn gather_settlement(&mut self, slot: u32, settlement: Settlement) {
-        if let Some(entry) = self.touch(slot) {
-            entry.uses -= 1;
-            entry.settlements.push(settlement);
-        }
+    pub(super) fn settle(&mut self, slot: u32) -> Option<&mut Vec<Settlement>> {
+        let entry = self.touch(slot)?;
+        entry.uses -= 1;
+        Some(&mut entry.settlements)
     }
 
     /// True when the turn has no work for any queue.

@@ -11,6 +11,7 @@ use crate::queue::arrival::Arrival;
 use crate::queue::mailbox::Outgoing;
 use crate::routing::Envelope;
 use crate::session::publish::Routed;
+use crate::session::routes::Route;
 use crate::session::{Client, SessionId};
 use crate::value::Value;
 
@@ -27,6 +28,17 @@ impl Client {
         let names = queues.iter().map(|queue| Value::Text(queue.name.to_string()));
         let routed = ("routed_queues".to_owned(), Value::Array(names.collect()));
         self.trace(session, message, ("publish", message.exchange()), vec![routed]);
+    }
+
+    /// The same for the arrival at `index`, which goes to what is in these slots.
+    #[cold]
+    pub(super) fn trace_arrival(&mut self, index: u32, route: &Route) {
+        let arrival = self.publisher.arrival_mut(index);
+        let (session, message) = (SessionId(arrival.session), arrival.message().clone());
+        if self.traces(&message) {
+            let queues: Vec<_> = route.iter().filter_map(|slot| self.slots.queue(*slot)).cloned().collect();
+            self.trace_publish(session, &message, &queues);
+        }
     }
 
     /// Traces the delivery of a message of the queue in this slot.
@@ -54,8 +66,8 @@ impl Client {
         if queues.is_empty() {
             return;
         }
-        let route = queues.iter().map(|queue| self.slots.slot(queue)).collect();
-        self.gather(Arrival::of_broker(copy), Routed::known(route));
+        let route: Vec<_> = queues.iter().map(|queue| self.slots.slot(queue)).collect();
+        self.gather(Arrival::of_broker(copy), Routed::known(route.into()));
         self.publisher.note_traced();
     }
 }

@@ -26,7 +26,7 @@ use crate::queue::mailbox::{Notice, TransactionId};
 use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
 use crate::session::confirms::Answer;
 use crate::session::publish::Publish;
-use crate::session::settle::{Outcome, Tags, Unacked};
+use crate::session::settle::{Outcome, Tags, Taken, Unacked};
 use crate::session::{Client, SessionId};
 
 pub(super) use open::{Enlisted, Open, Transactions};
@@ -129,7 +129,7 @@ impl Client {
         outcome.check()?;
         self.transactions.require(transaction)?;
         let mut deliveries = Vec::new();
-        let settled = self.take_deliveries(session, tags, &mut |_, unacked, _| {
+        let settled = self.take_deliveries(session, tags, &mut |_, unacked| {
             deliveries.push(Enlisted { session, unacked, outcome: outcome.clone(), held });
         })?;
         self.transactions.require(transaction)?.deliveries.extend(deliveries);
@@ -329,11 +329,9 @@ impl Client {
         }
         for Enlisted { session, unacked, .. } in deliveries {
             self.slots.let_go(unacked.slot);
-            // A session that has ended counts nothing any more.
-            let shared = self.sessions.get(*session).map(|entry| Arc::clone(&entry.shared));
-            if let Some(shared) = &shared {
-                self.uncount(*unacked, shared);
-            }
+            let mut taken = Taken::default();
+            taken.add(*unacked);
+            self.uncount(*session, taken);
         }
         self.resume_shared();
     }
