@@ -172,6 +172,8 @@ pub struct Feed {
     held: Option<(u64, u32)>,
     /// The horizon that was told last.
     told: u32,
+    /// Once so many batches are flushed, the one that it begins with must lie in its place.
+    due: Option<u64>,
     /// Has the last batches held in memory.
     _reading: Reading,
 }
@@ -198,7 +200,7 @@ impl Journal {
     pub fn feed(&self, known: impl IntoIterator<Item = (LogId, u64)>) -> Feed {
         let known = known.into_iter().collect();
         let (journal, _reading) = (self.clone(), Reading::begin(self));
-        Feed { journal, known, at: None, passed: 0, next_file: None, held: None, told: 0, _reading }
+        Feed { journal, known, at: None, passed: 0, next_file: None, held: None, told: 0, due: None, _reading }
     }
 
     /// All batches from the first of a file on.
@@ -321,19 +323,32 @@ impl Feed {
             self.passed = header.sequence;
             return Ok(Some((header, records)));
         }
-        let looked = engine.with_buffer(|buffer| (buffer.table.oldest().generation, buffer.first_pending()));
-        let Some((oldest, pending)) = looked else { return Ok(None) };
+        self.look_for_damage(engine, place, synced)?;
+        Ok(None)
+    }
+
+    /// There is no batch at a place, although so many were flushed before it was looked for: it has
+    /// left, or the disk has other bytes than were written, or the writer has it still.
+    fn look_for_damage(&mut self, engine: &Engine, place: Place, synced: u64) -> Result<(), FeedError> {
+        let looked = engine
+            .with_buffer(|buffer| (buffer.table.oldest().generation, buffer.first_pending(), buffer.last_sequence()));
+        let Some((oldest, pending, last)) = looked else { return Ok(()) };
         if place.file < oldest {
             // It was being sent, and has left meanwhile.
-            self.at = None;
+            (self.at, self.due) = (None, None);
             self.begin(engine)?;
-            return Ok(None);
+            return Ok(());
         }
-        if (Address { file: place.file, offset: place.offset }) < pending && place.sequence.is_some() {
-            let what = format!("the batch at byte {} of file {} does not read back", place.offset, place.file);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
+        if (Address { file: place.file, offset: place.offset }) >= pending {
+            return Ok(());
         }
-        Ok(None)
+        // Of the first one the sequence is not known, but it is none of those that come later.
+        let due = place.sequence.unwrap_or_else(|| *self.due.get_or_insert(last));
+        if due > synced {
+            return Ok(());
+        }
+        let what = format!("the batch at byte {} of file {} does not read back", place.offset, place.file);
+        Err(io::Error::new(io::ErrorKind::InvalidData, what).into())
     }
 
     /// The entry that a batch is, if the other journal misses it.

@@ -1,6 +1,7 @@
 //! What a follower builds from the entries that it is sent, and its answers to its own journal.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 
 use journal::{
@@ -23,13 +24,21 @@ pub(super) struct Copied {
 }
 
 impl Copied {
+    /// What a start has found on a disk that has what was written.
+    pub(super) fn recovered(replayed: Replayed, opened: &Opened) -> Self {
+        Self::read(replayed, opened).unwrap()
+    }
+
     /// What a start has found.
-    pub(super) fn recovered(mut replayed: Replayed, opened: &Opened) -> Self {
+    ///
+    /// # Errors
+    /// When the list of what a segment holds does not read back.
+    pub(super) fn read(mut replayed: Replayed, opened: &Opened) -> io::Result<Self> {
         let cold = replayed.cold().collect();
-        replayed.add_chunks(|chunk, page, into| opened.read_chunk(chunk, page, into)).unwrap();
+        replayed.add_chunks(|chunk, page, into| opened.read_chunk(chunk, page, into))?;
         let world = &replayed.world;
         replayed.places.retain(|(owner, _), _| world.contains_key(owner));
-        Self { replayed, cold, ..Self::default() }
+        Ok(Self { replayed, cold, ..Self::default() })
     }
 
     /// The file of each reference.

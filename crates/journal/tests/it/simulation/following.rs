@@ -1,17 +1,23 @@
 //! Two journals, one of which follows the other: both are recycled all the time, and both are
 //! killed. At every moment the follower must be what some prefix of the leader's entries leaves.
+//! The connection between them ends, and stays away for a while; [`flips`] has disks with another
+//! byte than was written.
+
+mod flips;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use journal::{
-    Activity, Durability, Fed, Feed, FeedError, Flushed, Follower, Journal, LogEnd, LogId, OpenError, Options, Pulled,
-    Receiving, Refused, SnapshotError, Stepper,
+    Activity, Durability, Fed, Feed, FeedError, Flushed, Follower, Journal, LogEnd, LogId, OpenError, Options, Piece,
+    Pulled, Receiving, Refused, SnapshotError, Stepper,
 };
 use parking_lot::Mutex;
 use testkit::sim_disk::{Fault, Random, SimDisk};
 
+use self::flips::{Damage, Flips};
 use super::copy::{Answers, Copied};
 use super::life::{CAPACITY, FILE, LOGS, Prefix, Run, Totals};
 use super::model::{self, Entry, Replayed, World};
@@ -37,6 +43,8 @@ struct Counts {
     snapshots: u64,
     snapshots_cut: u64,
     snapshots_overtaken: u64,
+    partitions: u64,
+    flips: Flips,
 }
 
 impl Counts {
@@ -59,8 +67,10 @@ impl Counts {
             self.snapshots,
             self.snapshots_cut,
             self.snapshots_overtaken,
+            self.partitions,
         ];
-        assert!(all.iter().all(|count| *count > 5), "something was hardly tried: {self:?}");
+        let mut all = all.into_iter().chain(self.flips.all());
+        assert!(all.all(|count| count > 5), "something was hardly tried: {self:?}");
     }
 }
 
@@ -88,6 +98,8 @@ struct Pair {
     options: Options,
     /// The terms of the leader that are over.
     terms: Vec<Term>,
+    /// For so many steps the two do not reach each other.
+    parted: u64,
 }
 
 impl Pair {
@@ -106,7 +118,7 @@ impl Pair {
             incarnation: random.number(),
             ..leader.options.clone()
         };
-        Self { random, leader, journal, steps, disk, options, terms: Vec::new() }
+        Self { random, leader, journal, steps, disk, options, terms: Vec::new(), parted: 0 }
     }
 
     /// Opens the follower's journal. It may be refused only while a fault is at work.
@@ -211,14 +223,25 @@ impl Pair {
             }
         };
         let mut snapshot = self.journal.snapshot().unwrap();
+        let (mut flipped, flips) = (None, self.random.chance(30));
         loop {
-            let works = self.random.chance(40);
+            let works = flipped.is_none() && self.random.chance(40);
             if works && !self.leader.step(&self.journal, &self.steps, &mut Totals::default()) {
                 drop(snapshot);
                 self.stop_leader(counts);
                 return None;
             }
-            match snapshot.pull() {
+            let pulled = snapshot.pull();
+            match (&pulled, flipped.is_some()) {
+                (Ok(Pulled::Piece(Piece::Bodies { .. })), false) if flips => flipped = self.flip_under_snapshot(counts),
+                (Ok(Pulled::Piece(Piece::Bodies { .. })), _) => {}
+                (Err(SnapshotError::Io(error)), true) if error.kind() == ErrorKind::InvalidData => {
+                    counts.flips.told += 1;
+                    return None;
+                }
+                _ => flipped = None,
+            }
+            match pulled {
                 Ok(Pulled::Piece(piece)) => {
                     if let Err(error) = receiving.take(&piece) {
                         assert!(disk.has_crashed(), "{error}");
@@ -262,6 +285,12 @@ impl Pair {
 
     /// The follower is a prefix of the leader, with every body.
     fn compare(&self, second: &Second, counts: &mut Counts) {
+        self.compare_with(second, &Damage::None, counts);
+    }
+
+    /// The same, of one that may have damage: bodies that it does not give, or a segment that it
+    /// has left out.
+    fn compare_with(&self, second: &Second, damage: &Damage, counts: &mut Counts) {
         let copied = second.copied.lock();
         for log in LOGS {
             let end = second.follower.ends().into_iter().find(|end| end.log == log);
@@ -272,12 +301,20 @@ impl Pair {
                 let Some(body) = body.copied() else { panic!("{owner}/{seq} is at {address:?} and should be gone") };
                 match second.follower.read(*address) {
                     Ok(bytes) => assert_eq!(bytes[..], self.leader.bodies[body][..], "{owner}/{seq} at {address:?}"),
+                    Err(error) if *damage != Damage::None && error.kind() == ErrorKind::InvalidData => {
+                        counts.flips.bodies += 1;
+                    }
                     Err(error) => assert!(self.disk.has_crashed(), "{owner}/{seq} at {address:?}: {error}"),
                 }
                 found.entry(*owner).or_default().references.insert(*seq, body);
                 counts.compared += 1;
             }
-            let found = model::pruned(&found);
+            if *damage == Damage::Segment {
+                continue;
+            }
+            let (mut expected, found) = (expected, model::pruned(&found));
+            damage.spare(self, log, &mut expected, &found);
+            let expected = model::pruned(&expected);
             assert!(expected == found, "{log:?} at {end:?}\n{}", model::difference(&expected, &found));
         }
     }
@@ -372,8 +409,9 @@ impl Pair {
                 self.stop_leader(counts);
                 second.feed = self.journal.feed(second.follower.ends().into_iter().map(|end| (end.log, end.index)));
             }
+            let is_parted = self.is_parted(&mut second);
             match self.random.below(100) {
-                0..40 => {
+                0..40 if !is_parted => {
                     let most = 1 + self.random.below(20);
                     if !self.send(&mut second, most, counts) {
                         second = self.begin_again(counts);
@@ -393,7 +431,17 @@ impl Pair {
                 78..81 => self.compare(&second, counts),
                 81..83 => second = self.stop(second, counts),
                 83 => self.plan_fault(),
-                85 if self.random.chance(50) => second = self.begin_again(counts),
+                85 if !is_parted && self.random.chance(50) => second = self.begin_again(counts),
+                86 => self.flip_under_feed(&second, counts),
+                87 => {
+                    self.flip_follower(&second, counts);
+                    // What it had to flush first may have failed.
+                    if self.disk.has_crashed() {
+                        second = self.stop(second, counts);
+                    }
+                }
+                88 => self.flip_leader(&mut second, counts),
+                89 => self.part(&mut second, counts),
                 84 => {
                     self.stop_leader(counts);
                     second.feed = self.journal.feed(second.follower.ends().into_iter().map(|end| (end.log, end.index)));
