@@ -378,7 +378,7 @@ fn open(
 }
 
 /// Logs what the start has cut off at the end of the log.
-fn tell_cut(cut: &journal::Cut) {
+pub(crate) fn tell_cut(cut: &journal::Cut) {
     let journal::Cut { file, offset, sequence, batches } = cut;
     tracing::warn!(
         "the log ends in {file} at byte {offset}: batch {sequence} does not read back and is cut off, with the {batches} \

@@ -1,9 +1,9 @@
 //! The thread of a standby: it connects to the leader, takes a copy or entries, and begins again
 //! when the connection ends.
 //!
-//! Invariant: nothing that is here is given up, but for a copy that is whole; and only if the
-//! leader says that what comes next has left its log, or the operator said so at the start. Where
-//! the two went apart, the thread stops and says so.
+//! Invariant: nothing that is here is given up, but for a copy that is whole and whose log reads
+//! back; and only if the leader says that what comes next has left its log, or the operator said so
+//! at the start. Where the two went apart, the thread stops and says so.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use auth::Authority;
-use broker::{Broker, Standby};
-use journal::{Disk, Progress, RealDisk, Refused, Ticket};
+use broker::{Broker, OpenError, Standby};
+use journal::{Disk, Journal, Progress, RealDisk, Refused, Ticket};
 use management::StandbyRow;
 use nodes::{Beat, Came, CopyTarget, Credentials, Event, Hello, Identity, Link, Receiver, Refusal, Role, Standing};
 use parking_lot::{Condvar, Mutex};
@@ -274,7 +274,13 @@ impl FollowingThread {
                     Err(Unfit::Failed(failure)) => return Err(failure),
                 },
                 End::Replace => self.replace = true,
-                End::Copied => self.take_copy()?,
+                End::Copied => match self.damage_of_copy()? {
+                    None => self.take_copy()?,
+                    Some(why) => {
+                        self.trouble("stopped", &why);
+                        self.rest(Duration::MAX);
+                    }
+                },
                 End::Again(why) => {
                     self.trouble("connecting", &why);
                     if self.shared.ordered() == Order::HandOver {
@@ -314,8 +320,22 @@ impl FollowingThread {
     fn open(&mut self) -> Result<(), Failure> {
         let disk = self.disk()?;
         let parts = serve::parts(&self.settings, disk, Arc::<Progress>::default())?;
-        let shown = self.follows.data.display();
-        let standby = Standby::open(parts).map_err(|error| Exit::BadData.because(format!("{shown}: {error}")))?;
+        let standby = Standby::open_with(parts, |opened, live, owners, on_failure| {
+            if let Some(cut) = opened.cut() {
+                serve::tell_cut(cut);
+            }
+            opened.follow(live, owners, on_failure)
+        });
+        let standby = standby.map_err(|error| {
+            let shown = self.follows.data.display();
+            let what = match &error {
+                OpenError::Journal(journal::OpenError::Damaged { .. }) | OpenError::Damaged(_) => {
+                    "; or start this node with --replace, which gives it up for a copy of the leader"
+                }
+                _ => "",
+            };
+            Exit::BadData.because(format!("{shown}: {error}{what}"))
+        })?;
         self.shared.state.lock().authority = Some(standby.authority());
         self.standby = Some(standby);
         self.shared.say(|row| row.whole = true);
@@ -333,6 +353,24 @@ impl FollowingThread {
         self.shared.state.lock().authority = None;
         self.shared.say(|row| row.whole = false);
         standby.close().map_err(|error| Exit::Io.because(format!("the journal cannot be closed: {error}")))
+    }
+
+    /// Why the copy may not take the place of what is here: its log does not read back.
+    fn damage_of_copy(&self) -> Result<Option<String>, Failure> {
+        let folder = nodes::copy_folder(&self.follows.data).and_then(|folder| RealDisk::open(&folder));
+        let failed = |error: io::Error| {
+            Exit::Io.because(format!("{}: looking at the copy: {error}", self.follows.data.display()))
+        };
+        let parts = serve::parts(&self.settings, folder.map_err(failed)?, Arc::<Progress>::default())?;
+        Ok(match Journal::open(parts.disk, parts.journal, &mut ()) {
+            Ok(_) => None,
+            Err(journal::OpenError::Damaged { file, offset, what }) => Some(format!(
+                "the copy is not taken, since {file} in it is damaged at byte {offset}: {what}; look at the disk of {}, which \
+                 sent it so. What was here before is kept",
+                self.follows.leader
+            )),
+            Err(error) => Some(format!("the copy is not taken: {error}. What was here before is kept")),
+        })
     }
 
     /// The copy takes the place of what was here.

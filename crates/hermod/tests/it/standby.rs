@@ -2,10 +2,11 @@
 //! copied again, and refused.
 
 mod confirms;
+mod damaged;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -82,12 +83,18 @@ impl Node {
         token.trim().to_owned()
     }
 
-    /// Has it follow.
-    fn follow(&self, arguments: &[&str]) -> Follower {
+    /// The command that has it follow.
+    fn standby(&self, arguments: &[&str]) -> Command {
         let mut command = serve(self.data(), self.ports);
         let flags: Vec<_> = command.get_args().skip(1).map(ToOwned::to_owned).collect();
         command = hermod("standby", self.data());
         command.args(flags.iter().skip(2)).args(self.log).args(["--nodes-listen", &self.nodes]).args(arguments);
+        command
+    }
+
+    /// Has it follow.
+    fn follow(&self, arguments: &[&str]) -> Follower {
+        let mut command = self.standby(arguments);
         let mut child = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
         let (sender, log) = channel();
         let stderr = child.stderr.take().unwrap();
@@ -140,7 +147,7 @@ impl Follower {
 
     fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
     }
 
     fn stop(mut self) {
