@@ -6,6 +6,7 @@
 //! with confirms that wait for the standby all of them are. The old node never serves again, until
 //! it follows the new one. One that was cut off ends once it can be told.
 
+mod crowd;
 mod load;
 mod network;
 
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use self::crowd::{Crowd, Size};
 use self::load::{Load, drain};
 use self::network::{Link, Network};
 use crate::ledger;
@@ -42,6 +44,13 @@ pub(crate) struct Options {
     /// then; and promotions while it is cut. Needs root.
     #[arg(long)]
     netns: bool,
+    /// Clients that are connected besides, each of which consumes from a queue of its own. They
+    /// come back after each promotion.
+    #[arg(long, default_value_t = 0, conflicts_with = "ledger")]
+    connections: u64,
+    /// Small messages that wait in a queue. All must be there after each promotion.
+    #[arg(long, default_value_t = 0, conflicts_with = "ledger")]
+    messages: u64,
     /// The broker to start; built if not given.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -131,7 +140,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let folder = server::target_folder(root).join("promote").join(std::process::id().to_string());
     let network = if options.netns { Network::namespaces()? } else { Network::Loopback };
     let kinds = Kind::all(&network).len() as u64;
-    let mut pair = Pair::begin(&binary, &folder, &options.confirms_wait, network)?;
+    let size = Size { connections: options.connections, messages: options.messages };
+    let mut pair = Pair::begin(&binary, &folder, (&options.confirms_wait, size), network)?;
     let mut random = Random::new(options.seed);
     let mut counts = [const { Counts::EMPTY }; 3];
     for number in 0..kinds * options.promotions {
@@ -182,6 +192,8 @@ struct Pair {
     next: u64,
     /// See [`Options::confirms_wait`].
     confirms_wait: String,
+    /// What there is besides the load.
+    size: Size,
 }
 
 impl Drop for Node {
@@ -220,7 +232,12 @@ impl Node {
 
 impl Pair {
     /// Starts both: an empty broker, and one that follows it.
-    fn begin(binary: &Path, folder: &Path, confirms_wait: &str, network: Network) -> Result<Self, String> {
+    fn begin(
+        binary: &Path,
+        folder: &Path,
+        (confirms_wait, size): (&str, Size),
+        network: Network,
+    ) -> Result<Self, String> {
         server::remove(folder);
         std::fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         let copy = folder.join("hermod");
@@ -232,9 +249,12 @@ impl Pair {
             Node { data: folder.join(name), place, offset, nodes, child: None }
         };
         let (nodes, confirms_wait) = ([node("a", 0, first), node("b", 1, second)], confirms_wait.to_owned());
-        let mut pair = Self { binary: copy, nodes, network, next: 0, confirms_wait };
+        let mut pair = Self { binary: copy, nodes, network, next: 0, confirms_wait, size };
         pair.nodes[0].child = Some(pair.start(0, &["serve"])?);
         pair.serves(0)?;
+        if size.messages > 0 {
+            crowd::fill(pair.connect(0)?, size.messages)?;
+        }
         let token = pair.ask(0, &["cluster", "invite"])?;
         pair.nodes[1].child = Some(pair.start(1, &["standby", "--token", token.trim()])?);
         Ok(pair)
@@ -248,11 +268,10 @@ impl Pair {
         command
             .args(words)
             .args(["--bind", "127.0.0.1", "--port-offset", &offset.to_string(), "--nodes-listen", nodes])
-            .args(["--shutdown-timeout", "200ms", "--nodes-confirms-wait", &self.confirms_wait, "--data-dir"])
+            .args(["--nodes-confirms-wait", &self.confirms_wait, "--data-dir"])
             .arg(data)
             .envs([server::LOGIN])
-            .envs([("HERMOD_JOURNAL_MAX_BYTES", "16MiB"), ("HERMOD_JOURNAL_FILE_BYTES", "512KiB")])
-            .env("HERMOD_LIMITS_MAX_MESSAGE_SIZE", "256KiB")
+            .envs(self.size.variables().iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
@@ -346,6 +365,7 @@ impl Pair {
     /// One promotion under load; then the old node follows the new one.
     fn promote(&mut self, round: Round, counts: &mut Counts) -> Result<(), String> {
         let Round { kind, cut, wait, .. } = round;
+        let crowd = Crowd::gather(self.size, || self.connect(0))?;
         self.catch_up()?;
         let load = Load::start(self.connect(0)?, self.next);
         std::thread::sleep(wait);
@@ -365,23 +385,15 @@ impl Pair {
             up_to_date = None;
             begin = Instant::now();
             self.ask(1, &["promote", "--planned"])?;
-            match self.nodes[0].ended()? {
-                Some(78) => {}
-                other => return Err(format!("the node that handed over ends with {other:?}, not with 78")),
-            }
         }
         self.serves(1)?;
-        counts.longest = counts.longest.max(begin.elapsed());
+        let took = begin.elapsed();
+        counts.longest = counts.longest.max(took);
+        self.come_back(crowd, kind, (begin, took))?;
         if cut == Cut::Lasting {
             self.network.set(Link::Up)?;
         }
-        if kind == Kind::Parted {
-            // It has served on, since no node could tell it.
-            match self.nodes[0].ended()? {
-                Some(78) => {}
-                other => return Err(format!("the node that was cut off ends with {other:?}, not with 78")),
-            }
-        }
+        self.gives_way(kind)?;
         let confirmed = load.end()?;
         let found = drain(self.connect(1)?)?;
         let whole = if kind == Kind::Planned || self.waits() { Whole::Yes } else { Whole::UpTo(up_to_date) };
@@ -391,6 +403,43 @@ impl Pair {
         counts.lost += lost;
         self.next += confirmed.len() as u64 + 1;
         self.turn(kind)
+    }
+
+    /// The old node ends: it has handed over, or it was cut off and has served on, since no node
+    /// could tell it.
+    fn gives_way(&mut self, kind: Kind) -> Result<(), String> {
+        if kind == Kind::Killed {
+            return Ok(());
+        }
+        match self.nodes[0].ended()? {
+            Some(78) => Ok(()),
+            other => Err(format!("the node that was replaced ({kind:?}) ends with {other:?}, not with 78")),
+        }
+    }
+
+    /// Everything that there is besides the load is there again, and the clients are back. Says how
+    /// long that took since the order.
+    fn come_back(&self, crowd: Crowd, kind: Kind, (begin, took): (Instant, Duration)) -> Result<(), String> {
+        drop(crowd);
+        let Size { connections, messages } = self.size;
+        if self.size == Size::NONE {
+            return Ok(());
+        }
+        let back = Crowd::gather(self.size, || self.connect(1))?;
+        let all = begin.elapsed();
+        drop(back);
+        let queues: serde_json::Value =
+            serde_json::from_str(&self.ask(1, &["queues", "--json"])?).map_err(|error| error.to_string())?;
+        let found = crowd::ready(&queues).ok_or_else(|| format!("the queue with a backlog is not there: {queues}"))?;
+        if found != messages {
+            return Err(format!("{found} messages of {messages} are there"));
+        }
+        println!(
+            "{kind:?}: it serves after {} ms with {messages} messages; {connections} clients are back after {} ms",
+            took.as_millis(),
+            all.as_millis()
+        );
+        Ok(())
     }
 
     /// The old node must not serve; it follows the new one, and both change places.

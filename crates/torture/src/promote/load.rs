@@ -14,13 +14,13 @@ const QUEUE: &str = "/queue/promotions";
 const LAST: &str = "the last";
 
 /// A session over STOMP.
-struct Client {
+pub(super) struct Client {
     socket: TcpStream,
     received: Vec<u8>,
 }
 
 impl Client {
-    fn connect(socket: TcpStream) -> std::io::Result<Self> {
+    pub(super) fn connect(socket: TcpStream) -> std::io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut client = Self { socket, received: Vec::new() };
@@ -33,6 +33,15 @@ impl Client {
 
     fn send(&mut self, frame: &str) -> std::io::Result<()> {
         self.socket.write_all(format!("{frame}\0").as_bytes())
+    }
+
+    /// Sends a frame, or some of which the last one asks for a receipt, and waits for that.
+    pub(super) fn ask(&mut self, frame: &str) -> std::io::Result<()> {
+        self.send(frame)?;
+        match self.frame()? {
+            frame if frame.starts_with("RECEIPT\n") => Ok(()),
+            frame => Err(std::io::Error::other(frame)),
+        }
     }
 
     fn frame(&mut self) -> std::io::Result<String> {
