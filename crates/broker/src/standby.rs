@@ -111,6 +111,24 @@ impl Standby {
         self.journal.lag()
     }
 
+    /// Has the files of backlogs read from time to time, at most so many bytes each second; 0 for
+    /// never.
+    pub fn scrub(&self, bytes_per_second: u64) {
+        self.journal.scrub(bytes_per_second);
+    }
+
+    /// The damage that it found since the last call: a line for each file, for the log.
+    pub fn take_scrubbed(&self) -> Vec<String> {
+        let line = |damage: journal::Damage| {
+            let journal::Damage { file, offset, what, .. } = damage;
+            format!(
+                "{file} is damaged at byte {offset}: {what}; what lies there could not be delivered once this node is promoted: \
+                 look at the disk, and start it with --replace for a new copy of the leader"
+            )
+        };
+        self.journal.take_damages().into_iter().map(line).collect()
+    }
+
     /// The journal's figures.
     pub fn journal_stats(&self) -> journal::Stats {
         self.journal.stats()

@@ -333,6 +333,8 @@ pub struct StandbyRow {
     pub copies: u64,
     /// Entries taken since the start.
     pub entries: u64,
+    /// Segments that the scrub found damaged.
+    pub damaged_segments: u64,
     /// Entries that the leader had flushed and not sent when it was heard last, at most.
     pub lag_entries: u64,
     /// The bytes of these, at most.

@@ -229,6 +229,9 @@ pub(crate) fn lines(row: &StandbyRow) -> Vec<(&'static str, String)> {
         ("leader heard", row.heard_ms.map_or_else(never, |ms| format!("{} ago", seconds(ms)))),
         ("entries taken", row.entries.to_string()),
     ]);
+    if row.damaged_segments > 0 {
+        lines.push(("damaged", format!("{} segments do not read back; the log names them", row.damaged_segments)));
+    }
     lines
 }
 

@@ -336,6 +336,7 @@ impl FollowingThread {
             };
             Exit::BadData.because(format!("{shown}: {error}{what}"))
         })?;
+        standby.scrub(self.settings.store.journal.scrub);
         self.shared.state.lock().authority = Some(standby.authority());
         self.standby = Some(standby);
         self.shared.say(|row| row.whole = true);
@@ -476,9 +477,17 @@ impl FollowingThread {
         if reached > with.reached || with.said.elapsed() >= SAY {
             with.reached = reached;
             with.said = Instant::now();
+            self.tell_damage(standby);
             let stamp = u64::try_from(with.began.elapsed().as_millis()).unwrap_or(u64::MAX);
             with.receiver.reached(reached, stamp);
         }
+    }
+
+    /// Says what the scrub has found.
+    fn tell_damage(&self, standby: &Standby) {
+        standby.take_scrubbed().iter().for_each(|line| tracing::error!("{line}"));
+        let damaged = standby.journal_stats().segments.damaged;
+        self.shared.say(|row| row.damaged_segments = damaged.into());
     }
 
     /// Does what an event says. Some when it was the last.

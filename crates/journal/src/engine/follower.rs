@@ -30,6 +30,7 @@ use crate::reference::{Chunk, Reference};
 use crate::replay::Replay;
 use crate::stats::Stats;
 use crate::ticket::Ticket;
+use crate::verify::Damage;
 use crate::wal::batch::most_records;
 use crate::wal::buffer::Buffer;
 use crate::wal::identity::Advance;
@@ -208,6 +209,16 @@ impl Follower {
     /// As there.
     pub fn read_chunk(&self, chunk: Chunk, page: u64, into: &mut Vec<Reference>) -> io::Result<()> {
         self.journal.read_chunk(chunk, page, into)
+    }
+
+    /// See [`Journal::scrub`].
+    pub fn scrub(&self, bytes_per_second: u64) {
+        self.journal.scrub(bytes_per_second);
+    }
+
+    /// See [`Journal::take_damages`].
+    pub fn take_damages(&self) -> Vec<Damage> {
+        self.journal.take_damages()
     }
 
     /// See [`Journal::stats`].

@@ -85,6 +85,7 @@ fn figures(row: &StandbyRow) -> Markup {
         ("Bytes missing then", figure::bytes(row.lag_bytes)),
         ("Leader heard", ago(row.heard_ms)),
         ("Entries taken", html! { (quantity::grouped(row.entries)) }),
+        ("Damaged segments", html! { (quantity::grouped(row.damaged_segments)) }),
     ])
 }
 

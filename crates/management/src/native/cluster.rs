@@ -102,6 +102,10 @@ pub(super) const CLUSTER: &[Field<ClusterRow>] = &[
         json!(row.follows().and_then(|row| row.heard_ms))
     })
     .or_null(),
+    figure("damaged_segments", Kind::Number, "Segments of the standby that do not read back", |row: &ClusterRow| {
+        json!(row.follows().map(|row| row.damaged_segments))
+    })
+    .or_null(),
     figure("copied_bytes", Kind::Number, "Bytes of the copy that came", |row: &ClusterRow| {
         json!(row.follows().map(|row| row.copied_bytes))
     })

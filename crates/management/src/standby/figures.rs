@@ -57,6 +57,7 @@ pub(super) fn metrics(row: &StandbyRow) -> String {
         ("hermod_standby_term", "How often a node of the cluster was promoted.", row.term as f64),
         ("hermod_standby_copied_bytes", "Bytes of the copy that came.", row.copied_bytes as f64),
         ("hermod_standby_copy_bytes", "Size of the copy.", row.copy_bytes as f64),
+        ("hermod_scrub_damaged", "Segments found damaged by the scrub.", row.damaged_segments as f64),
     ];
     let totals = [
         ("hermod_standby_entries_total", "Entries taken.", row.entries as f64),

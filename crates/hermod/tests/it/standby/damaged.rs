@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Node, expected, publish};
+use super::{Node, expected, get, publish};
 use crate::server::{run, until};
 
 /// A batch in a log: its sequence, where it lies, and how long its records are.
@@ -106,4 +106,25 @@ fn a_copy_that_does_not_read_back_takes_the_place_of_nothing() {
     assert_eq!(code, 0, "{text}{error}");
     standby.until_logged("Server startup complete");
     assert_eq!(two.bodies("q", 30), expected(30));
+}
+
+#[test]
+fn a_damaged_backlog_of_a_standby_is_noticed_before_it_is_promoted() {
+    let (one, two) = (Node::new(), Node::new());
+    let _leader = one.serve();
+    publish(one.ports.stomp, 0..900);
+    let standby = two.follow(&["--token", &one.invite()]);
+    standby.until_logged("connected: following");
+    two.catch_up();
+    standby.stop();
+    let files = std::fs::read_dir(two.data().join("cold")).unwrap().map(|file| file.unwrap().path());
+    let segment = files.filter(|file| file.extension().is_some_and(|found| found == "seg")).min().unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[5000] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let standby = two.follow(&[]);
+    standby.until_logged("what lies there could not be delivered once this node is promoted");
+    until("its status to say so", || two.status()["damaged_segments"] == 1);
+    let (_, metrics) = get(two.ports.http, "/metrics");
+    assert!(metrics.contains("\nhermod_scrub_damaged 1\n"), "{metrics}");
 }
