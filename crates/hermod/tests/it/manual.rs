@@ -2,9 +2,10 @@
 //! type must work.
 //!
 //! Each page has an empty broker of its own, and its examples declare what they need. A shell runs,
-//! in order, the lines of its fenced blocks that call our programs or curl. Ports, and folders
-//! outside the data directory, are the test's own. Lines that would run another broker are left
-//! out.
+//! in order, the commands of its fenced blocks. Ports, and folders outside the data directory, are
+//! the test's own. `fences` says what is not run, and why.
+
+mod fences;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,8 @@ use std::process::Command;
 use crate::api::GUEST;
 use crate::server::{Server, hermod, run};
 
-/// Pages without an example that could run here, and why.
-const WITHOUT: [(&str, &str); 24] = [
+/// Pages without a command that could run here, and why.
+const WITHOUT: [(&str, &str); 23] = [
     ("README", "a table of contents"),
     ("amqp10-lost", "what clients see"),
     ("arguments", "its tables are tested by themselves"),
@@ -24,7 +25,6 @@ const WITHOUT: [(&str, &str); 24] = [
     ("clients-node", "its program is in interop"),
     ("clients-others", "their programs are in interop"),
     ("clients-spring", "its programs are in interop"),
-    ("command-line", "its examples run brokers, and its tables lead to other pages"),
     ("errors", "a table"),
     ("faq", "its answers lead to other pages"),
     ("how-migrate", "its program is in interop"),
@@ -47,39 +47,15 @@ const GIVEN: [(&str, &str); 4] =
 const NO_METRICS: [&str; 3] = ["hermod_version", "hermod_headers", "hermod_0"];
 /// How the names of pages about the benchmark begin.
 const BENCHMARK: [&str; 2] = ["bench", "suite"];
-/// How the lines that are run begin.
-const PROGRAMS: [&str; 8] =
-    ["hermod ", "curl ", "ln ", "rabbitmqctl ", "rabbitmq-diagnostics ", "openssl ", "cp ", "echo "];
-
-/// The commands in a page's fenced blocks, each with its continuation lines.
-fn commands(page: &str) -> Vec<String> {
-    let mut commands: Vec<String> = Vec::new();
-    let (mut fenced, mut goes_on) = (false, false);
-    for line in page.lines() {
-        if line.starts_with("```") {
-            fenced = !fenced;
-            goes_on = false;
-        } else if fenced && goes_on {
-            let command = commands.last_mut().unwrap();
-            command.push('\n');
-            command.push_str(line);
-            goes_on = line.ends_with('\\');
-        } else if fenced && PROGRAMS.iter().any(|program| line.starts_with(program)) {
-            commands.push(line.to_owned());
-            goes_on = line.ends_with('\\');
-        }
-    }
-    commands.retain(|command| !command.starts_with("hermod serve"));
-    commands
-}
-
 /// Runs a page's commands. Returns the first one that failed, and its output.
 fn try_out(title: &str, commands: &[String]) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| -> PathBuf { dir.path().join(name) };
-    for folder in ["bin", "srv/backup", "work"] {
+    for folder in ["bin", "home", "srv/backup", "work"] {
         std::fs::create_dir_all(path(folder)).unwrap();
     }
+    // The reader's own settings, which may be none.
+    std::fs::write(path("work/hermod.toml"), "").unwrap();
     drop(Server::start(&path("srv/hermod"), &[]));
     let server = Server::start(&path("data"), &[]);
     for (_, queue) in GIVEN.iter().filter(|(page, _)| *page == title) {
@@ -92,6 +68,8 @@ fn try_out(title: &str, commands: &[String]) -> Result<(), String> {
             .replace("localhost:15672", &format!("127.0.0.1:{}", server.ports.http))
             .replace("/usr/local/bin", &show(path("bin")))
             .replace("/srv/", &show(path("srv/")));
+        // The password that readers type.
+        let own = if own.starts_with("hermod context add") { format!("echo guest | {own}") } else { own };
         let script = format!("curl() {{ command curl --silent --show-error --fail \"$@\"; }}\n{own}\n");
         let (code, stdout, stderr) = run(&mut shell(&script, dir.path()));
         if code != 0 {
@@ -110,6 +88,8 @@ fn shell(script: &str, dir: &Path) -> Command {
     let path = format!("{}:{}", dir.join("bin").display(), std::env::var("PATH").unwrap());
     command.args(["-euc", script]).current_dir(dir.join("work"));
     command.env("PATH", path).env("HERMOD_DATA_DIR", dir.join("data"));
+    // Contexts are kept below these.
+    command.env("HOME", dir.join("home")).env_remove("XDG_CONFIG_HOME");
     command
 }
 
@@ -128,15 +108,43 @@ fn pages() -> Vec<(String, String)> {
 #[test]
 fn what_the_manual_tells_people_to_type_works() {
     for (name, page) in &pages() {
-        if WITHOUT.iter().any(|(without, _)| without == name) {
+        let commands = fences::to_run(name, page);
+        let is_without = WITHOUT.iter().any(|(without, _)| without == name);
+        assert_eq!(commands.is_empty(), is_without, "{name}: WITHOUT lists the pages with nothing to run");
+        if is_without {
             continue;
         }
-        let commands = commands(page);
-        assert!(!commands.is_empty(), "{name} has no example that can be run");
         if let Err(failure) = try_out(name, &commands).map_err(|failure| format!("{name}: {failure}")) {
             panic!("{failure}");
         }
     }
+}
+
+#[test]
+fn no_line_of_the_manual_is_passed_over_without_a_reason() {
+    let faults = fences::faults(&pages());
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn documents_and_settings_in_the_manual_can_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for (name, page) in &pages() {
+        for text in fences::to_check(name, page, "json") {
+            serde_json::from_str::<serde_json::Value>(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"));
+            count += 1;
+        }
+        for text in fences::to_check(name, page, "toml") {
+            let file = dir.path().join("hermod.toml");
+            std::fs::write(&file, &text).unwrap();
+            let mut check = Command::new(hermod("", dir.path()).get_program());
+            let (code, _, stderr) = run(check.args(["config", "check"]).arg(&file));
+            assert_eq!(code, 0, "{name}: {stderr}{text}");
+            count += 1;
+        }
+    }
+    assert!(count > 2, "{count}");
 }
 
 /// The words of a text that may name metrics, or their labels.
@@ -277,10 +285,4 @@ fn the_manual_lists_every_line_of_the_log_and_no_other() {
     for told in told {
         assert!(written.iter().any(|message| stands_for(told, message)), "the log has no such line: {told}");
     }
-}
-
-#[test]
-fn commands_are_found() {
-    let page = "hermod no\n```\nhermod a\nsaid\ncurl b \\\n  c\nhermod serve\n```\nhermod no\n";
-    assert_eq!(commands(page), ["hermod a", "curl b \\\n  c"]);
 }
