@@ -79,10 +79,10 @@ pub use queue::{Ages, Cause, Causes, Credit, QueueFigures, QueueTotals, Readines
 pub use redrive::{RedriveMode, Redriven};
 pub use repair::{Repair, RepairMode};
 pub use report::{
-    AppliedPolicies, BindingPlace, BindingReport, ClientReport, ConsumerReport, ConsumerSource, DeclaredQueue,
-    Diagnosis, DirectConsumer, ExchangeReport, FilterReport, Holder, Left, MemoryUse, Messages, Names, Objects,
-    Overview, Presence, QueueCounts, QueueReport, RETAINED_BETWEEN, RetainedReport, Share, Standing, WILL_BETWEEN,
-    WillReport,
+    AppliedPolicies, AttachedClient, BindingPlace, BindingReport, ClientReport, ConsumerReport, ConsumerSource,
+    DeclaredQueue, Diagnosis, DirectConsumer, ExchangeReport, FilterReport, Holder, Left, MemoryUse, Messages, Names,
+    Objects, Overview, Presence, QueueCounts, QueueReport, RETAINED_BETWEEN, RetainedReport, Share, Standing,
+    WILL_BETWEEN, WillReport,
 };
 /// A property's value for selectors.
 pub use selector::Value as Selected;

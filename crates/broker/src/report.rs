@@ -1,6 +1,7 @@
 //! Reports for management: counts, queues, clients. They are read from the state that serves
 //! clients, with short locks.
 
+mod attached;
 mod diagnosis;
 mod direct;
 pub(crate) mod objects;
@@ -24,7 +25,7 @@ use crate::catalog::policies::Policy;
 use crate::catalog::retained::RetainedCount;
 use crate::catalog::subscriptions::SubscriptionFact;
 use crate::catalog::wills::WillCount;
-use crate::engine::clients::{ClientShared, SessionReport, Terms};
+use crate::engine::clients::{ClientShared, Terms};
 use crate::engine::disk_watch::DiskBounds;
 use crate::memory::ledger::Held;
 use crate::queue::dropped::Loss;
@@ -32,6 +33,7 @@ use crate::queue::{Cause, Queue, QueueFigures, SelectorReport};
 use crate::stats::Totals;
 use crate::value::Table;
 
+pub use attached::AttachedClient;
 pub use diagnosis::{Diagnosis, Standing};
 pub use direct::DirectConsumer;
 pub use objects::{BindingReport, ConsumerReport, ConsumerSource, ExchangeReport, FilterReport, Holder};
@@ -373,14 +375,6 @@ impl Broker {
         let clients = self.engine.clients.lock();
         let of_user = clients.values().filter(|client| client.user == user && client.identity.backend().is_some());
         of_user.max_by_key(|client| client.number).map(|client| client.identity.clone())
-    }
-
-    /// Every session, by client and number.
-    pub fn sessions(&self) -> Vec<SessionReport> {
-        let clients = self.engine.clients.lock();
-        let mut all: Vec<_> = clients.values().collect();
-        all.sort_by_key(|client| client.number);
-        all.into_iter().flat_map(|client| client.session_reports()).collect()
     }
 
     /// Every attached client, by number.

@@ -1,7 +1,8 @@
 //! `hermod serve`: journal and broker, protocols, listeners, management; closed in reverse.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -636,15 +637,25 @@ fn network_of(net: &Net, certificates: Arc<AllCertificates>, watch: Arc<Watch>) 
             certificate: encryption.certificate.map(|it| [it.subject, it.issuer, it.validity]),
         }),
     };
-    let [open, count, refused, turns, strangers] = [(); 5].map(|()| net.registry().clone());
+    let [open, some, count, refused, turns, strangers] = [(); 6].map(|()| net.registry().clone());
     Network {
         open: Box::new(move || open.list().into_iter().map(socket).collect()),
+        some: Box::new(move |peers| {
+            let ends: HashSet<_> = peers.iter().filter_map(|peer| ends_of(peer)).collect();
+            some.some(&ends).into_iter().map(socket).collect()
+        }),
         count: Box::new(move || count.open()),
         refused: Box::new(move || refused.refused().collect()),
         long_turns: Box::new(move || vec![("connection", turns.long_turns()), ("housekeeping", watch.count())]),
         strangers_bytes: Box::new(move || strangers.strangers_bytes()),
         certificate_ends: Box::new(move || certificates.end()),
     }
+}
+
+/// Both ends of a connection, from the text of [`Socket::peer`].
+fn ends_of(peer: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let (remote, local) = peer.split_once(" -> ")?;
+    Some((remote.parse().ok()?, local.parse().ok()?))
 }
 
 /// The function that copies the data directory.

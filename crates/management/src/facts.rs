@@ -51,6 +51,8 @@ pub struct ShovelStatus {
 pub struct Network {
     /// The open sockets.
     pub open: Box<dyn Fn() -> Vec<Socket> + Send + Sync>,
+    /// Those of these peers, which are named as in [`Socket::peer`].
+    pub some: Box<dyn Fn(&[&str]) -> Vec<Socket> + Send + Sync>,
     /// The number of open sockets.
     pub count: Box<dyn Fn() -> usize + Send + Sync>,
     /// How many connections were refused when they were accepted, by reason.

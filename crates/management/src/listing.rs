@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use broker::{BindingPlace, DirectConsumer, Names};
+use broker::{AttachedClient, BindingPlace, DirectConsumer, Names};
 use serde_json::{Map, Value as Json};
 
 use crate::facts::Socket;
@@ -228,19 +228,13 @@ pub(crate) fn named<N: AsRef<[Arc<str>]>>(
     vhosts.iter().flat_map(of).collect()
 }
 
-/// The parts of a list of clients or their sessions. A list of one vhost's clients is rare, so they
-/// are found by their reports.
+/// The parts of a list of clients or their sessions.
 pub(crate) fn clients(source: &Source, vhost: Option<&str>, sockets: Sockets) -> VecDeque<Part> {
-    let (broker, sockets) = (&source.broker, Arc::new(sockets));
-    let narrow = |numbers: &[u64]| match vhost {
-        None => numbers.to_vec(),
-        Some(vhost) => {
-            let clients = broker.some_clients(numbers);
-            clients.iter().filter(|client| client.vhost == vhost).map(|client| client.number).collect()
-        }
-    };
-    let numbers = broker.client_numbers();
-    numbers.chunks(PART).map(|numbers| Part::Clients(narrow(numbers), Arc::clone(&sockets))).collect()
+    let sockets = Arc::new(sockets);
+    let clients = source.broker.attached();
+    let of_vhost = clients.iter().filter(|client| vhost.is_none_or(|vhost| client.vhost() == vhost));
+    let numbers: Vec<u64> = of_vhost.map(AttachedClient::number).collect();
+    numbers.chunks(PART).map(|numbers| Part::Clients(numbers.to_vec(), Arc::clone(&sockets))).collect()
 }
 
 /// All rows of a list, or those in a vhost.

@@ -157,6 +157,11 @@ impl Source {
         (self.network.open)()
     }
 
+    /// The sockets of these peers, as [`Socket::peer`] has them.
+    pub(crate) fn some_sockets(&self, peers: &[&str]) -> Vec<Socket> {
+        (self.network.some)(peers)
+    }
+
     pub(crate) fn count_sockets(&self) -> usize {
         (self.network.count)()
     }

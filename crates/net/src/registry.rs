@@ -4,7 +4,7 @@
 //! A connection is listed from before its first byte until its task has ended, however it ends:
 //! [`Registration`] removes it when dropped. The lock is held for look-ups and listings only.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -229,6 +229,13 @@ impl Registry {
         let mut infos: Vec<_> = listed.iter().map(|listed| listed.info()).collect();
         infos.sort_unstable_by_key(|info| info.id);
         infos
+    }
+
+    /// Those of these connections that are open, by the peer's address and the one it reached.
+    pub fn some(&self, ends: &HashSet<(SocketAddr, SocketAddr)>) -> Vec<ConnectionInfo> {
+        let is_one = |listed: &&Arc<Listed>| ends.contains(&(listed.peer.remote, listed.peer.local));
+        let listed: Vec<_> = self.table.lock().listed.values().filter(is_one).cloned().collect();
+        listed.iter().map(|listed| listed.info()).collect()
     }
 
     /// Number of connections open now.

@@ -188,12 +188,26 @@ impl Broker {
     }
 
     pub(super) fn consumers_of(&self, queue: &Queue, reports: &mut Vec<ConsumerReport>) {
+        let before = reports.len();
+        self.add_consumers_of(queue, reports);
+        // Behind the queue's lock, which comes after the list of clients. A client that has just
+        // gone is nobody.
+        let new = &mut reports[before..];
+        if !new.is_empty() {
+            let clients = self.engine.clients.lock();
+            for report in new {
+                report.holder = clients.get(&report.client).map(|client| Holder::of(client)).unwrap_or_default();
+            }
+        }
+    }
+
+    fn add_consumers_of(&self, queue: &Queue, reports: &mut Vec<ConsumerReport>) {
         let inner = queue.lock(&self.engine);
         reports.extend(inner.consumers().map(|(consumer, active)| ConsumerReport {
             vhost: queue.vhost.to_string(),
             source: ConsumerSource::Queue(queue.name.to_string()),
             client: consumer.key.client,
-            holder: self.holder(consumer.key.client),
+            holder: Holder::default(),
             session: consumer.session,
             tag: consumer.tag.to_string(),
             no_ack: consumer.no_ack,
@@ -206,11 +220,6 @@ impl Broker {
             timeout: consumer.timeout,
             arguments: consumer.arguments.shown(),
         }));
-    }
-
-    /// The client of this number; empty for one that has just gone.
-    fn holder(&self, client: u64) -> Holder {
-        self.engine.clients.lock().get(&client).map(|client| Holder::of(client)).unwrap_or_default()
     }
 }
 

@@ -251,13 +251,6 @@ impl Broker {
         self.read(vhost, reports).flatten().unwrap_or_default()
     }
 
-    /// The numbers of all attached clients.
-    pub fn client_numbers(&self) -> Vec<u64> {
-        let mut numbers: Vec<_> = self.engine.clients.lock().keys().copied().collect();
-        numbers.sort_unstable();
-        numbers
-    }
-
     /// The number of the client whose connection has these ends.
     pub fn client_at(&self, peer: &str) -> Option<u64> {
         let clients = self.engine.clients.lock();

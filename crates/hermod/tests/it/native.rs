@@ -172,11 +172,54 @@ fn a_list_is_filtered_sorted_and_goes_on_where_it_ended() {
         }
         assert_eq!(all, expected, "{query} in pages");
     }
+    // Sorted by a figure, an item has all its fields all the same.
+    let first = &shown(&server, &format!("{V1}/queues?sort=-ready&limit=1"), GUEST)["items"][0];
+    let seen = ["name", "ready", "type", "standing", "persistent", "durable"].map(|name| &first[name]);
+    assert_eq!(json!(seen), json!(["e", 5, "classic", "stuck", 5, true]));
     let reply = server.send("GET", &format!("{V1}/queues?sort=size"), GUEST, "");
     assert_eq!((reply.status, reply.header("content-type")), (400, "application/problem+json"));
     let problem: Value = serde_json::from_str(&reply.body).unwrap();
     assert_eq!((&problem["status"], &problem["title"]), (&json!(400), &json!("bad_request")));
     assert!(problem["detail"].as_str().unwrap().contains("no field 'size'"), "{problem}");
+}
+
+/// What a list has in one of its fields, in pages of so many.
+fn in_pages(server: &Server, list: &str, field: &str, limit: usize) -> Vec<Value> {
+    let (mut all, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = shown(server, &format!("{V1}/{list}?fields={field}&limit={limit}{after}"), GUEST);
+        all.extend(page["items"].as_array().unwrap().iter().map(|row| row[field].clone()));
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return all,
+        }
+    }
+}
+
+#[test]
+fn connections_consumers_and_bindings_go_on_where_they_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut clients: Vec<Stomp> = (0..12).map(|_| Stomp::connect(&server)).collect();
+    for client in &mut clients {
+        client.send("SUBSCRIBE\nid:s\ndestination:/queue/orders\nreceipt:s\n\n");
+        client.frame();
+    }
+    let numbers = in_pages(&server, "connections", "number", 5);
+    assert_eq!(numbers, (1..=12).map(|number| json!(number)).collect::<Vec<_>>());
+    assert_eq!(in_pages(&server, "consumers", "connection", 5), numbers);
+    let one = shown(&server, &format!("{V1}/connections/12"), GUEST);
+    assert_eq!((&one["number"], &one["consumers"], &one["user"]), (&json!(12), &json!(1), &json!("guest")));
+    for missing in ["13", "x", "012x"] {
+        assert_eq!(server.send("GET", &format!("{V1}/connections/{missing}"), GUEST, "").status, 404, "{missing}");
+    }
+    // More than are read at once, of one exchange.
+    for number in 0..150 {
+        let key = json!({ "routing_key": format!("key {number:03}") }).to_string();
+        assert_eq!(server.send("POST", "/api/bindings/%2F/e/amq.direct/q/orders", GUEST, &key).status, 201);
+    }
+    let keys: Vec<_> = std::iter::once(json!("orders")).chain((0..150).map(|n| json!(format!("key {n:03}")))).collect();
+    assert_eq!(in_pages(&server, "bindings", "routing_key", 7), keys);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
-use broker::{ClientReport, SessionReport};
+use broker::{AttachedClient, SessionReport};
 use maud::{Markup, html};
 
 use super::form::Fields;
@@ -40,23 +40,23 @@ async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Sh
     let list = Listing::of("/connections", &query.0);
     let (wanted, asker) = (list.clone(), visitor.asker.clone());
     let (rows, total) = api::sum_up(&source, &visitor.asker, move |source| {
-        let filter = wanted.filter.to_lowercase();
-        let mut clients = source.broker.clients();
-        clients.retain(|client| asker.monitors() || client.user == asker.user());
-        clients.retain(|client| has(client, &filter));
+        let finds = wanted.finds();
+        let mut clients = source.broker.attached();
+        clients.retain(|client| asker.monitors() || client.user() == asker.user());
+        clients.retain(|client| names(client).into_iter().any(&finds));
         let total = clients.len();
-        let here = wanted.pick(clients, |one, other| {
+        // Their numbers are read once, since they move while the list is sorted.
+        let numbered: Vec<_> = clients.into_iter().map(|client| (client.consumers(), client)).collect();
+        let here = wanted.pick(numbered, |(of_one, one), (of_other, other)| {
             let ordered = match wanted.sort.as_str() {
-                "user" => one.user.cmp(&other.user),
-                "consumers" => one.consumers.cmp(&other.consumers),
+                "user" => one.user().cmp(other.user()),
+                "consumers" => of_one.cmp(of_other),
                 _ => Ordering::Equal,
             };
-            ordered.then_with(|| one.peer.cmp(&other.peer))
+            ordered.then_with(|| one.peer().cmp(other.peer()))
         });
-        let sockets: HashMap<String, Socket> =
-            source.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
-        let rows: Vec<Vec<Markup>> = here.iter().map(|client| row(source, client, sockets.get(&client.peer))).collect();
-        (rows, total)
+        let here: Vec<AttachedClient> = here.into_iter().map(|(_, client)| client).collect();
+        (rows(source, &here), total)
     })
     .await?;
     let columns = [
@@ -80,10 +80,17 @@ async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Sh
     Ok(View::new(Part::Connections, "Connections", body).show(&visitor, &source))
 }
 
-/// Whether a text is in what a client is called by.
-fn has(client: &ClientReport, filter: &str) -> bool {
-    let name = client.name.as_deref().unwrap_or_default();
-    [client.peer.as_str(), client.user.as_str(), name].iter().any(|text| text.to_lowercase().contains(filter))
+/// What a client is called by.
+fn names(client: &AttachedClient) -> [&str; 3] {
+    [client.peer(), client.user(), client.name().unwrap_or_default()]
+}
+
+/// The rows of these clients; of all others nothing but the names was read.
+fn rows(source: &Source, clients: &[AttachedClient]) -> Vec<Vec<Markup>> {
+    let peers: Vec<&str> = clients.iter().map(AttachedClient::peer).collect();
+    let sockets = source.some_sockets(&peers).into_iter().map(|socket| (socket.peer.clone(), socket));
+    let sockets: HashMap<String, Socket> = sockets.collect();
+    clients.iter().map(|client| row(source, client, sockets.get(client.peer()))).collect()
 }
 
 fn nothing(source: &Source, list: &Listing) -> Markup {
@@ -97,18 +104,18 @@ fn nothing(source: &Source, list: &Listing) -> Markup {
     }
 }
 
-fn row(source: &Source, client: &ClientReport, socket: Option<&Socket>) -> Vec<Markup> {
+fn row(source: &Source, client: &AttachedClient, socket: Option<&Socket>) -> Vec<Markup> {
     vec![
         html! {
-            a href=(top_place("connections", &client.peer)) { (client.peer) }
-            @if let Some(name) = &client.name { br; small { (name) } }
+            a href=(top_place("connections", client.peer())) { (client.peer()) }
+            @if let Some(name) = client.name() { br; small { (name) } }
         },
-        html! { (client.user) },
-        html! { (client.vhost) },
+        html! { (client.user()) },
+        html! { (client.vhost()) },
         html! { (protocol(source, client)) @if is_encrypted(socket) { " · TLS" } },
         state(client),
-        figure::count(client.sessions),
-        figure::count(client.consumers),
+        figure::count(client.sessions()),
+        figure::count(client.consumers()),
         html! { @if let Some(socket) = socket { (figure::bytes(socket.bytes_in)) } @else { "—" } },
         html! { @if let Some(socket) = socket { (figure::bytes(socket.bytes_out)) } @else { "—" } },
     ]
@@ -118,38 +125,38 @@ fn is_encrypted(socket: Option<&Socket>) -> bool {
     socket.is_some_and(|socket| socket.encryption.is_some())
 }
 
-fn protocol<'a>(source: &'a Source, client: &'a ClientReport) -> &'a str {
-    let known = source.facts.protocols.iter().find(|known| known.name == client.protocol);
-    known.map_or(client.protocol, |known| known.listed)
+fn protocol<'a>(source: &'a Source, client: &AttachedClient) -> &'a str {
+    let known = source.facts.protocols.iter().find(|known| known.name == client.protocol());
+    known.map_or(client.protocol(), |known| known.listed)
 }
 
-fn state(client: &ClientReport) -> Markup {
-    let mood = if client.state == "running" { Mood::Good } else { Mood::Warning };
-    badge(client.state, mood)
+fn state(client: &AttachedClient) -> Markup {
+    let mood = if client.state() == "running" { Mood::Good } else { Mood::Warning };
+    badge(client.state(), mood)
 }
 
 async fn show(visitor: Visitor, State(source): Shared, Path(name): Path<String>) -> Shown {
     let (client, sessions, socket) = find(&visitor, &source, &name).await?;
-    let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(client.connected_at));
-    let may_close = visitor.asker.is_administrator() || visitor.asker.user() == client.user;
+    let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(client.connected_at()));
+    let may_close = visitor.asker.is_administrator() || visitor.asker.user() == client.user();
     let body = html! {
         (facts(&[
-            ("User", html! { (client.user) }),
-            ("Virtual host", html! { (client.vhost) }),
-            ("Name that the client gives", html! { (client.name.as_deref().unwrap_or("none")) }),
+            ("User", html! { (client.user()) }),
+            ("Virtual host", html! { (client.vhost()) }),
+            ("Name that the client gives", html! { (client.name().unwrap_or("none")) }),
             ("Protocol", html! { (protocol(&source, &client)) @if is_encrypted(socket.as_ref()) { " over TLS" } }),
             ("State", state(&client)),
             ("Connected for", html! { (quantity::span(age.unwrap_or_default())) }),
-            ("Log-in", html! { (client.terms.mechanism) }),
-            ("Heartbeat", html! { (quantity::span(client.terms.keep_alive)) }),
-            ("Held for it", figure::bytes(client.held_bytes)),
-            ("To be sent", figure::bytes(client.waiting_bytes)),
-            ("Dropped unread", figure::count(client.dropped)),
-            ("Properties of the client", bindings::arguments(&object(&client.properties))),
+            ("Log-in", html! { (client.terms().mechanism) }),
+            ("Heartbeat", html! { (quantity::span(client.terms().keep_alive)) }),
+            ("Held for it", figure::bytes(client.held_bytes())),
+            ("To be sent", figure::bytes(client.waiting_bytes())),
+            ("Dropped unread", figure::count(client.dropped())),
+            ("Properties of the client", bindings::arguments(&object(&client.properties()))),
         ]))
         h2 { "Sessions" }
         (sessions_table(&sessions))
-        p { a href={ "/consumers?name=" (percent_encoded(&client.peer)) } { "Its consumers" } }
+        p { a href={ "/consumers?name=" (percent_encoded(client.peer())) } { "Its consumers" } }
         h2 { "Close it" }
         @if may_close {
             form .card.danger method="post" action={ (top_place("connections", &name)) "/close" } {
@@ -168,15 +175,15 @@ async fn find(
     visitor: &Visitor,
     source: &Arc<Source>,
     name: &str,
-) -> Result<(ClientReport, Vec<SessionReport>, Option<Socket>), Trouble> {
+) -> Result<(AttachedClient, Vec<SessionReport>, Option<Socket>), Trouble> {
     let (asker, name) = (visitor.asker.clone(), name.to_owned());
     let found = api::look(source, &visitor.asker, move |source| {
         let missing = || Trouble::missing("connection", &name);
-        let number = source.broker.client_at(&name).ok_or_else(missing)?;
-        let client = source.broker.some_clients(&[number]).pop();
-        let client = client.filter(|client| asker.monitors() || client.user == asker.user()).ok_or_else(missing)?;
-        let socket = source.sockets().into_iter().find(|socket| socket.peer == name);
-        Ok::<_, Trouble>((client, source.broker.some_sessions(&[number]), socket))
+        let client = source.broker.client_at(&name).and_then(|number| source.broker.attached_at(number));
+        let client = client.filter(|client| asker.monitors() || client.user() == asker.user()).ok_or_else(missing)?;
+        let socket = source.some_sockets(&[&name]).pop();
+        let sessions = client.session_reports();
+        Ok::<_, Trouble>((client, sessions, socket))
     });
     found.await?
 }
@@ -212,13 +219,13 @@ fn session(session: &SessionReport) -> Vec<Markup> {
 
 async fn close(visitor: Visitor, State(source): Shared, Path(name): Path<String>, fields: Fields) -> Shown {
     let (client, _, _) = find(&visitor, &source, &name).await?;
-    if !visitor.asker.is_administrator() && visitor.asker.user() != client.user {
+    if !visitor.asker.is_administrator() && visitor.asker.user() != client.user() {
         let text = "Only its user or an administrator may close a connection.";
         return Err(Trouble::new(axum::http::StatusCode::FORBIDDEN, text));
     }
     let given = fields.name("reason");
     let reason = if given.is_empty() { REASON } else { given }.to_owned();
-    let change = ConnectionChange::Close { id: Some(client.number), name: None, vhost: None, user: None, reason };
+    let change = ConnectionChange::Close { id: Some(client.number()), name: None, vhost: None, user: None, reason };
     api::make(&source, &visitor.asker, change).await?;
     Ok(visitor.done(&source, format!("Connection {name} is closed."), "/connections"))
 }

@@ -17,6 +17,7 @@ use super::visitor::Visitor;
 use super::{figure, seen};
 use crate::api;
 use crate::diagnosis::readiness;
+use crate::resources::each_consumer;
 use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
@@ -31,12 +32,7 @@ async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Sh
     let (vhosts, rows, total) = api::sum_up(&source, &visitor.asker, move |source| {
         let vhosts = seen::vhosts(&asker, source);
         let finds = wanted.finds();
-        let mut consumers = source.broker.consumers();
-        consumers.retain(|one| vhosts.binary_search(&one.vhost).is_ok());
-        consumers.retain(|one| wanted.vhost.is_empty() || one.vhost == wanted.vhost);
-        consumers.retain(|one| names(one).any(&finds));
-        let total = consumers.len();
-        let here = wanted.pick(consumers, |one, other| {
+        let mut picking = wanted.picking(|one: &ConsumerReport, other: &ConsumerReport| {
             let ordered = match wanted.sort.as_str() {
                 "user" => one.holder.user.cmp(&other.holder.user),
                 "connection" => one.holder.peer.cmp(&other.holder.peer),
@@ -46,6 +42,12 @@ async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Sh
             let key = |one: &ConsumerReport| (one.client, one.session);
             ordered.then_with(|| (&one.tag, key(one)).cmp(&(&other.tag, key(other))))
         });
+        for vhost in vhosts.iter().filter(|vhost| wanted.vhost.is_empty() || **vhost == wanted.vhost) {
+            each_consumer(source, vhost, &mut |part| {
+                part.into_iter().filter(|one| names(one).any(&finds)).for_each(|one| picking.add(one));
+            });
+        }
+        let (here, total) = picking.done();
         let rows: Vec<Vec<Markup>> = here.iter().map(row).collect();
         (vhosts, rows, total)
     })

@@ -116,10 +116,10 @@ fn collect(source: &Source) -> Vec<Limit> {
     }
     let (mut of_vhosts, mut of_users): (HashMap<String, u64>, HashMap<String, u64>) = Default::default();
     let mut sessions: HashMap<String, u64> = HashMap::new();
-    for client in source.broker.clients() {
-        *of_vhosts.entry(client.vhost).or_default() += 1;
-        *sessions.entry(client.user.clone()).or_default() += client.sessions;
-        *of_users.entry(client.user).or_default() += 1;
+    for client in source.broker.attached() {
+        *of_vhosts.entry(client.vhost().to_owned()).or_default() += 1;
+        *sessions.entry(client.user().to_owned()).or_default() += client.sessions();
+        *of_users.entry(client.user().to_owned()).or_default() += 1;
     }
     for vhost in &vhosts {
         let by = format!("hermod vhosts limit {}", vhost.name);

@@ -173,6 +173,32 @@ pub(super) struct Listing {
     pub(super) page: usize,
 }
 
+/// See [`Listing::picking`].
+pub(super) struct Picking<'l, T, F> {
+    list: &'l Listing,
+    ascending: F,
+    /// At most twice the rows up to the end of the page.
+    kept: Vec<T>,
+    total: usize,
+}
+
+impl<T, F: Fn(&T, &T) -> Ordering> Picking<'_, T, F> {
+    pub(super) fn add(&mut self, one: T) {
+        self.total += 1;
+        self.kept.push(one);
+        let end = self.list.page.saturating_mul(ROWS);
+        if self.kept.len() > end.saturating_mul(2) {
+            self.kept.select_nth_unstable_by(end, |one, other| self.list.order.of((self.ascending)(one, other)));
+            self.kept.truncate(end);
+        }
+    }
+
+    /// The rows of the page, in order, and how many there were in all.
+    pub(super) fn done(self) -> (Vec<T>, usize) {
+        (self.list.pick(self.kept, self.ascending), self.total)
+    }
+}
+
 /// Rows of a page.
 pub(super) const ROWS: usize = 50;
 
@@ -250,8 +276,14 @@ impl Listing {
 
     /// The rows of this page, of so many.
     fn range(&self, total: usize) -> std::ops::Range<usize> {
-        let from = ((self.page - 1) * ROWS).min(total);
+        let from = (self.page - 1).saturating_mul(ROWS).min(total);
         from..(from + ROWS).min(total)
+    }
+
+    /// For a list that is read in parts: of what is [added](Picking::add) only the rows up to the
+    /// end of this page are kept.
+    pub(super) fn picking<T, F: Fn(&T, &T) -> Ordering>(&self, ascending: F) -> Picking<'_, T, F> {
+        Picking { list: self, ascending, kept: Vec::new(), total: 0 }
     }
 
     /// The field that filters the list, and the vhosts to choose from if there are several.
@@ -444,8 +476,12 @@ mod tests {
         assert_eq!(picked("page=3"), (100..120).collect::<Vec<_>>());
         assert_eq!(picked("page=2&reversed=true"), (20..70).rev().collect::<Vec<_>>());
         assert!(picked("page=9").is_empty());
-        for query in ["", "page=3", "page=2&reversed=true", "page=9"] {
-            assert_eq!(listing(query).cut((0..120).collect::<Vec<u32>>()), picked(query), "{query}");
+        for query in ["", "page=3", "page=2&reversed=true", "page=9", "page=18446744073709551615"] {
+            let list = listing(query);
+            assert_eq!(list.cut((0..120).collect::<Vec<u32>>()), picked(query), "{query}");
+            let mut picking = list.picking(u32::cmp);
+            (0..120).for_each(|number| picking.add(number * 7 % 120));
+            assert_eq!(picking.done(), (picked(query), 120), "{query}");
         }
         for (filter, name, found) in [
             ("", "Orders", true),

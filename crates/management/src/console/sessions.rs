@@ -27,13 +27,8 @@ async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Sh
     let list = Listing::of("/sessions", &query.0);
     let (wanted, asker) = (list.clone(), visitor.asker.clone());
     let (rows, total) = api::sum_up(&source, &visitor.asker, move |source| {
-        let filter = wanted.filter.to_lowercase();
-        let mut sessions = source.broker.sessions();
-        sessions.retain(|session| asker.monitors() || session.user == asker.user());
-        sessions
-            .retain(|session| [&session.peer, &session.user].iter().any(|text| text.to_lowercase().contains(&filter)));
-        let total = sessions.len();
-        let here = wanted.pick(sessions, |one, other| {
+        let finds = wanted.finds();
+        let mut picking = wanted.picking(|one: &SessionReport, other: &SessionReport| {
             let ordered = match wanted.sort.as_str() {
                 "user" => one.user.cmp(&other.user),
                 "unacknowledged" => one.unsettled.cmp(&other.unsettled),
@@ -43,6 +38,14 @@ async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Sh
             };
             ordered.then_with(|| (&one.peer, one.number).cmp(&(&other.peer, other.number)))
         });
+        // A session is called as its client is.
+        for client in source.broker.attached() {
+            let is_seen = asker.monitors() || client.user() == asker.user();
+            if is_seen && [client.peer(), client.user()].into_iter().any(&finds) {
+                client.session_reports().into_iter().for_each(|session| picking.add(session));
+            }
+        }
+        let (here, total) = picking.done();
         let rows: Vec<Vec<Markup>> = here.iter().map(row).collect();
         (rows, total)
     })

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value as Json, json};
 
 use super::field::{Field, Kind};
-use super::resource::{BETWEEN, Reading, Resource};
+use super::resource::{BETWEEN, Reading, Resource, SomeOf};
 use crate::api::{Answer, Asker, Failure, Shared, shown, sum_up};
 use crate::listing::{PART, SortKey};
 use crate::source::Source;
@@ -145,25 +145,39 @@ impl<T: Send + Sync> Wanted<T> {
 
     /// The document of a page.
     fn page(&self, resource: &Resource<T>, source: &Source, asker: &Asker) -> Json {
-        let (mut rows, total) = match &resource.reading {
+        let brief = self.brief(resource);
+        let (mut kept, total) = match &resource.reading {
             Reading::Named { .. } if self.sort.is_none() && self.filter.is_empty() => {
                 self.next_named(resource, source, asker)
             }
-            _ => self.gathered(resource, source, asker),
+            _ => self.gathered(resource, source, asker, brief.map(|(_, brief)| brief)),
         };
-        self.arrange(&mut rows);
-        let is_last = rows.len() <= self.limit;
-        rows.truncate(self.limit);
-        let next = rows.last().filter(|_| !is_last).map(|(position, _)| position.cursor());
-        let items: Vec<Json> = rows.into_iter().map(|(_, row)| row).collect();
+        let is_last = kept.len() <= self.limit;
+        kept.truncate(self.limit);
+        let next = kept.last().filter(|_| !is_last).map(|(position, _)| position.cursor());
+        let whole = |(position, report): (Position, T)| {
+            let Some((some, _)) = brief else { return Some(report) };
+            let (vhost, name) = position.key.split_once(BETWEEN)?;
+            some(&source.broker, vhost, &[name.into()]).pop()
+        };
+        let items: Vec<Json> = kept.into_iter().filter_map(whole).map(|report| self.row(&report)).collect();
         json!({ "items": items, "next": next, "total": total })
     }
 
-    /// The rows of the page and one more, if the list has its own order: only their reports are
+    /// How things are read whole, and in brief, if the latter tells what this list is filtered and
+    /// sorted by.
+    fn brief(&self, resource: &Resource<T>) -> Option<(SomeOf<T>, SomeOf<T>)> {
+        let Reading::Named { some, brief: Some(brief), .. } = &resource.reading else { return None };
+        let mut asked = self.filter.iter().map(|term| term.field).chain(self.sort.map(|(field, _)| field)).peekable();
+        asked.peek()?;
+        asked.all(|field| brief.fields.contains(&field.name)).then_some((*some, brief.some))
+    }
+
+    /// The things of the page and one more, if the list has its own order: only their reports are
     /// made. And how many there are in all.
-    fn next_named(&self, resource: &Resource<T>, source: &Source, asker: &Asker) -> (Vec<(Position, Json)>, usize) {
-        let Reading::Named { names, some } = &resource.reading else { return Default::default() };
-        let (mut rows, mut total) = (Vec::new(), 0);
+    fn next_named(&self, resource: &Resource<T>, source: &Source, asker: &Asker) -> (Vec<(Position, T)>, usize) {
+        let Reading::Named { names, some, .. } = &resource.reading else { return Default::default() };
+        let (mut kept, mut total) = (Vec::new(), 0);
         let last = self.after.as_ref().and_then(|after| after.key.split_once(BETWEEN));
         for vhost in resource.vhosts(source, asker, None) {
             let all = names(&source.broker, &vhost);
@@ -174,33 +188,45 @@ impl<T: Send + Sync> Wanted<T> {
                 _ => 0,
             };
             for part in all[from..].chunks(PART) {
-                if rows.len() > self.limit {
+                if kept.len() > self.limit {
                     break;
                 }
-                rows.extend(some(&source.broker, &vhost, part).iter().map(|report| self.row(resource, report)));
+                let reports = some(&source.broker, &vhost, part).into_iter();
+                kept.extend(reports.map(|report| (self.position(resource, &report), report)));
             }
         }
-        (rows, total)
+        (kept, total)
     }
 
-    /// The same for any order and any filter. No more rows are kept than twice those of a page.
-    fn gathered(&self, resource: &Resource<T>, source: &Source, asker: &Asker) -> (Vec<(Position, Json)>, usize) {
-        let (mut rows, mut total) = (Vec::new(), 0);
-        resource.each(source, asker, self.vhost(), &mut |report| {
-            if !self.filter.iter().all(|term| term.holds(report)) {
+    /// The same for any order and any filter. No more things are kept than twice those of a page,
+    /// and only those of the page become rows.
+    fn gathered(
+        &self,
+        resource: &Resource<T>,
+        source: &Source,
+        asker: &Asker,
+        brief: Option<SomeOf<T>>,
+    ) -> (Vec<(Position, T)>, usize) {
+        let (mut kept, mut total) = (Vec::new(), 0);
+        let mut take = |report: T| {
+            if !self.filter.iter().all(|term| term.holds(&report)) {
                 return;
             }
             total += 1;
-            let row = self.row(resource, report);
-            if self.after.as_ref().is_none_or(|after| self.order(after, &row.0) == Ordering::Less) {
-                rows.push(row);
+            let position = self.position(resource, &report);
+            if self.after.as_ref().is_none_or(|after| self.order(after, &position) == Ordering::Less) {
+                kept.push((position, report));
             }
-            if rows.len() > 2 * (self.limit + 1) {
-                self.arrange(&mut rows);
-                rows.truncate(self.limit + 1);
+            if kept.len() > 2 * (self.limit + 1) {
+                self.arrange(&mut kept);
             }
-        });
-        (rows, total)
+        };
+        match brief {
+            Some(brief) => resource.each_named(source, asker, (self.vhost(), brief), &mut take),
+            None => resource.each(source, asker, self.vhost(), &mut take),
+        }
+        self.arrange(&mut kept);
+        (kept, total)
     }
 
     /// The only vhost that the filter lets through.
@@ -211,14 +237,19 @@ impl<T: Send + Sync> Wanted<T> {
         })
     }
 
-    fn row(&self, resource: &Resource<T>, report: &T) -> (Position, Json) {
-        let value = self.sort.map_or(Json::Null, |(field, _)| (field.read)(report));
-        let fields = self.fields.iter().map(|field| (field.name.to_owned(), (field.read)(report)));
-        (Position::new(value, (resource.key)(report)), Json::Object(fields.collect::<Map<_, _>>()))
+    fn position(&self, resource: &Resource<T>, report: &T) -> Position {
+        Position::new(self.sort.map_or(Json::Null, |(field, _)| (field.read)(report)), (resource.key)(report))
     }
 
-    fn arrange(&self, rows: &mut [(Position, Json)]) {
-        rows.sort_by(|(one, _), (other, _)| self.order(one, other));
+    fn row(&self, report: &T) -> Json {
+        let fields = self.fields.iter().map(|field| (field.name.to_owned(), (field.read)(report)));
+        Json::Object(fields.collect::<Map<_, _>>())
+    }
+
+    /// Keeps those of the page and one more, in order.
+    fn arrange(&self, kept: &mut Vec<(Position, T)>) {
+        kept.sort_by(|(one, _), (other, _)| self.order(one, other));
+        kept.truncate(self.limit + 1);
     }
 
     fn order(&self, one: &Position, other: &Position) -> Ordering {

@@ -233,10 +233,10 @@ async fn overview(asker: Asker, State(source): Shared) -> Answer {
 
 async fn close(asker: Asker, State(source): Shared, Path(number): Path<String>) -> Answer {
     let number: u64 = number.parse().map_err(|_| Failure::not_found())?;
-    let client = look(&source, &asker, move |source| source.broker.some_clients(&[number]).pop()).await?;
+    let client = look(&source, &asker, move |source| source.broker.attached_at(number)).await?;
     let is_seen = |user: &str| asker.monitors() || asker.user() == user;
-    let client = client.filter(|client| is_seen(&client.user)).ok_or_else(Failure::not_found)?;
-    if !asker.is_administrator() && client.user != asker.user() {
+    let client = client.filter(|client| is_seen(client.user())).ok_or_else(Failure::not_found)?;
+    if !asker.is_administrator() && client.user() != asker.user() {
         return Err(Failure::forbidden());
     }
     let reason = "closed by an operator".to_owned();

@@ -35,35 +35,68 @@ pub(super) struct Resource<T: 'static> {
 /// How things are read.
 pub(super) enum Reading<T: 'static> {
     /// By their names in vhosts. What needs several names has them as one, with [`BETWEEN`] in it.
-    Named { names: fn(&Broker, &str) -> Names, some: fn(&Broker, &str, &[Arc<str>]) -> Vec<T> },
-    /// All at once: there are few.
-    Whole(fn(&Source) -> Vec<T>),
+    Named { names: fn(&Broker, &str) -> Names, some: SomeOf<T>, brief: Option<Brief<T>> },
+    /// All at once: there are few, or an entry is small and reads the rest when it is asked.
+    Whole { all: fn(&Source) -> Vec<T>, one: Option<fn(&Source, &[String]) -> Option<T>> },
+    /// Those of a vhost in parts, in no order.
+    Parts(EachOf<T>),
+}
+
+/// Reports of these things of a vhost, without those that are missing.
+pub(super) type SomeOf<T> = fn(&Broker, &str, &[Arc<str>]) -> Vec<T>;
+
+/// Reports with some fields alone, which are read much faster than all: a list that is filtered and
+/// sorted by these is picked from them.
+pub(super) struct Brief<T: 'static> {
+    pub(super) fields: &'static [&'static str],
+    pub(super) some: SomeOf<T>,
+}
+
+/// By their names, and none of their fields is cheaper than others.
+pub(super) const fn by_name<T>(names: fn(&Broker, &str) -> Names, some: SomeOf<T>) -> Reading<T> {
+    Reading::Named { names, some, brief: None }
+}
+
+/// Visits the things of a vhost, a part at a time.
+pub(super) type EachOf<T> = fn(&Source, &str, &mut dyn FnMut(Vec<T>));
+
+/// All at once, and one of them is looked for among all.
+pub(super) const fn few<T>(all: fn(&Source) -> Vec<T>) -> Reading<T> {
+    Reading::Whole { all, one: None }
 }
 
 /// Stands between the names of a key.
 pub(super) const BETWEEN: char = '\0';
 
 impl<T: Send + Sync> Resource<T> {
-    /// Visits all that this user sees, in the order of their keys; if there is a vhost, only those
-    /// in it.
-    pub(super) fn each(&self, source: &Source, asker: &Asker, vhost: Option<&str>, visit: &mut dyn FnMut(&T)) {
+    /// Visits all that this user sees; if there is a vhost, only those in it.
+    pub(super) fn each(&self, source: &Source, asker: &Asker, vhost: Option<&str>, visit: &mut dyn FnMut(T)) {
         match &self.reading {
-            Reading::Whole(read) => {
-                let mut all = read(source);
-                all.retain(|report| asker.sees_of(source, self.rights, (self.of)(report)));
-                all.sort_by_cached_key(self.key);
-                for report in &all {
-                    visit(report);
+            Reading::Whole { all, .. } => {
+                let sees = |report: &T| asker.sees_of(source, self.rights, (self.of)(report));
+                all(source).into_iter().filter(sees).for_each(visit);
+            }
+            Reading::Named { some, .. } => self.each_named(source, asker, (vhost, *some), visit),
+            Reading::Parts(each_of) => {
+                for vhost in self.vhosts(source, asker, vhost) {
+                    each_of(source, &vhost, &mut |part: Vec<T>| part.into_iter().for_each(&mut *visit));
                 }
             }
-            Reading::Named { names, some } => {
-                for vhost in self.vhosts(source, asker, vhost) {
-                    for part in names(&source.broker, &vhost).chunks(PART) {
-                        for report in &some(&source.broker, &vhost, part) {
-                            visit(report);
-                        }
-                    }
-                }
+        }
+    }
+
+    /// The same for things with names, by these reports.
+    pub(super) fn each_named(
+        &self,
+        source: &Source,
+        asker: &Asker,
+        (vhost, some): (Option<&str>, SomeOf<T>),
+        visit: &mut dyn FnMut(T),
+    ) {
+        let Reading::Named { names, .. } = &self.reading else { return };
+        for vhost in self.vhosts(source, asker, vhost) {
+            for part in names(&source.broker, &vhost).chunks(PART) {
+                some(&source.broker, &vhost, part).into_iter().for_each(&mut *visit);
             }
         }
     }
@@ -81,10 +114,11 @@ impl<T: Send + Sync> Resource<T> {
             (Reading::Named { some, .. }, [vhost, name @ ..]) => {
                 some(&source.broker, vhost, &[name.join(&BETWEEN.to_string()).into()]).pop()
             }
-            (Reading::Named { .. }, []) => None,
-            (Reading::Whole(read), names) => {
+            (Reading::Named { .. }, []) | (Reading::Parts(_), _) => None,
+            (Reading::Whole { one: Some(one), .. }, names) => one(source, names),
+            (Reading::Whole { all, one: None }, names) => {
                 let key = names.join(&BETWEEN.to_string());
-                read(source).into_iter().find(|report| (self.key)(report) == key)
+                all(source).into_iter().find(|report| (self.key)(report) == key)
             }
         };
         found.filter(|report| asker.sees_of(source, self.rights, (self.of)(report)))

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use auth::{PasswordHash, User};
 use broker::{
-    BindingReport, Broker, ClientReport, ConsumerReport, ConsumerSource, ExchangeReport, FilterReport, Overview,
-    PolicyKind, PolicyReport, QueueReport, RetainedReport, Sharing, Standing, VhostReport, WillReport,
+    AttachedClient, BindingReport, Broker, ConsumerReport, ConsumerSource, ExchangeReport, FilterReport, Overview,
+    PolicyKind, PolicyReport, QueueCounts, QueueReport, RetainedReport, Sharing, Standing, VhostReport, WillReport,
 };
 use serde_json::{Value as Json, json};
 
 use super::field::{Field, Kind, declared, figure, time, whole};
-use super::resource::{BETWEEN, Reading, Resource};
+use super::resource::{BETWEEN, Brief, Reading, Resource, by_name, few};
 use crate::json::object;
 use crate::listing::Rights;
 use crate::recent::{AuditEntry, LogLine};
-use crate::resources::will_kept;
+use crate::resources::{each_binding, each_consumer, will_kept};
 
 /// A key of several names.
 fn key(names: &[&str]) -> String {
@@ -25,12 +25,39 @@ fn maybe_time(milliseconds: Option<u64>) -> Json {
     milliseconds.map_or(Json::Null, time)
 }
 
+/// These queues with the figures that lists are filtered and sorted by most, and no others.
+fn brief_queues(broker: &Broker, vhost: &str, names: &[Arc<str>]) -> Vec<QueueReport> {
+    let counts = broker.some_counts(vhost, names).into_iter();
+    let report = |(counts, name): (Option<QueueCounts>, &Arc<str>)| {
+        let QueueCounts { ready, unacked, consumers, published, delivered, acknowledged } = counts?;
+        let mut queue = QueueReport {
+            vhost: vhost.to_owned(),
+            name: name.to_string(),
+            ready,
+            unacked,
+            consumers,
+            ..QueueReport::default()
+        };
+        let totals = &mut queue.figures.totals;
+        (totals.published, totals.delivered, totals.acknowledged) = (published, delivered, acknowledged);
+        Some(queue)
+    };
+    counts.zip(names).filter_map(report).collect()
+}
+
 pub(super) static QUEUES: Resource<QueueReport> = Resource {
     name: "queues",
     rights: Rights::Vhost,
     of: |queue| &queue.vhost,
     key: |queue| key(&[&queue.vhost, &queue.name]),
-    reading: Reading::Named { names: |broker, vhost| broker.queue_names(vhost).to_vec(), some: Broker::some_queues },
+    reading: Reading::Named {
+        names: |broker, vhost| broker.queue_names(vhost).to_vec(),
+        some: Broker::some_queues,
+        brief: Some(Brief {
+            fields: &["vhost", "name", "ready", "unsettled", "consumers", "published", "delivered", "acknowledged"],
+            some: brief_queues,
+        }),
+    },
     fields: &[
         declared("vhost", Kind::Text, "Its vhost", |queue| json!(queue.vhost)),
         declared("name", Kind::Text, "Its name", |queue| json!(queue.name)),
@@ -116,7 +143,7 @@ pub(super) static EXCHANGES: Resource<ExchangeReport> = Resource {
     rights: Rights::Vhost,
     of: |exchange| &exchange.vhost,
     key: |exchange| key(&[&exchange.vhost, &exchange.name]),
-    reading: Reading::Named { names: Broker::exchange_names, some: Broker::some_exchanges },
+    reading: by_name(Broker::exchange_names, Broker::some_exchanges),
     fields: &[
         declared("vhost", Kind::Text, "Its vhost", |exchange| json!(exchange.vhost)),
         declared("name", Kind::Text, "Its name; empty for the default exchange", |exchange| json!(exchange.name)),
@@ -146,7 +173,7 @@ pub(super) static BINDINGS: Resource<BindingReport> = Resource {
             &arguments,
         ])
     },
-    reading: Reading::Whole(|source| source.broker.bindings()),
+    reading: Reading::Parts(each_binding),
     fields: &[
         declared("vhost", Kind::Text, "Its vhost", |binding| json!(binding.vhost)),
         declared("source", Kind::Text, "The exchange that it leads from", |binding| json!(binding.source)),
@@ -161,35 +188,39 @@ fn destination_type(binding: &BindingReport) -> &'static str {
     if binding.to_queue { "queue" } else { "exchange" }
 }
 
-pub(super) static CONNECTIONS: Resource<ClientReport> = Resource {
+pub(super) static CONNECTIONS: Resource<AttachedClient> = Resource {
     name: "connections",
     rights: Rights::Owner,
-    of: |client| &client.user,
-    key: |client| client.number.to_string(),
-    reading: Reading::Whole(|source| source.broker.clients()),
+    of: AttachedClient::user,
+    key: |client| in_order(client.number()),
+    reading: Reading::Whole {
+        all: |source| source.broker.attached(),
+        one: Some(|source, names| source.broker.attached_at(names.first()?.parse().ok()?)),
+    },
     fields: &[
-        declared("number", Kind::Number, "Its number, in paths", |client| json!(client.number)),
-        declared("peer", Kind::Text, "Both its ends", |client| json!(client.peer)),
-        declared("name", Kind::Text, "Its client's name for it", |client: &ClientReport| json!(client.name)).or_null(),
-        declared("user", Kind::Text, "Its user", |client| json!(client.user)),
-        declared("vhost", Kind::Text, "Its vhost", |client| json!(client.vhost)),
-        declared("protocol", Kind::Text, "Its protocol", |client| json!(client.protocol)),
-        declared("mechanism", Kind::Text, "How it logged in", |client| json!(client.terms.mechanism)),
-        declared("connected", Kind::Time, "When it logged in", |client| time(client.connected_at)),
+        declared("number", Kind::Number, "Its number, in paths", |client| json!(client.number())),
+        declared("peer", Kind::Text, "Both its ends", |client| json!(client.peer())),
+        declared("name", Kind::Text, "Its client's name for it", |client: &AttachedClient| json!(client.name()))
+            .or_null(),
+        declared("user", Kind::Text, "Its user", |client| json!(client.user())),
+        declared("vhost", Kind::Text, "Its vhost", |client| json!(client.vhost())),
+        declared("protocol", Kind::Text, "Its protocol", |client| json!(client.protocol())),
+        declared("mechanism", Kind::Text, "How it logged in", |client| json!(client.terms().mechanism)),
+        declared("connected", Kind::Time, "When it logged in", |client| time(client.connected_at())),
         declared("client_properties", Kind::Object, "What the client says about itself", |client| {
-            Json::Object(object(&client.properties))
+            Json::Object(object(&client.properties()))
         }),
-        figure("state", Kind::Text, "running, or blocked by an alarm", |client| json!(client.state)),
-        figure("sessions", Kind::Number, "Its sessions", |client| json!(client.sessions)),
-        figure("consumers", Kind::Number, "Its consumers", |client| json!(client.consumers)),
+        figure("state", Kind::Text, "running, or blocked by an alarm", |client| json!(client.state())),
+        figure("sessions", Kind::Number, "Its sessions", |client| json!(client.sessions())),
+        figure("consumers", Kind::Number, "Its consumers", |client| json!(client.consumers())),
         figure("waiting_bytes", Kind::Number, "Deliveries that wait for it to be read", |client| {
-            json!(client.waiting_bytes)
+            json!(client.waiting_bytes())
         }),
         figure("dropped", Kind::Number, "Messages dropped that subscribers without a queue left unread", |client| {
-            json!(client.dropped)
+            json!(client.dropped())
         }),
         figure("held_bytes", Kind::Number, "What it makes the broker hold besides queued messages", |client| {
-            json!(client.held_bytes)
+            json!(client.held_bytes())
         }),
     ],
 };
@@ -199,10 +230,10 @@ pub(super) static CONSUMERS: Resource<ConsumerReport> = Resource {
     rights: Rights::Vhost,
     of: |consumer| &consumer.vhost,
     key: |consumer| {
-        let (client, session) = (consumer.client.to_string(), consumer.session.to_string());
+        let (client, session) = (in_order(consumer.client), in_order(consumer.session.into()));
         key(&[&consumer.vhost, consumer.queue().unwrap_or_default(), &client, &session, &consumer.tag])
     },
-    reading: Reading::Whole(|source| source.broker.consumers()),
+    reading: Reading::Parts(each_consumer),
     fields: &[
         declared("vhost", Kind::Text, "Its vhost", |consumer| json!(consumer.vhost)),
         declared("source", Kind::Text, "What it gets messages from: queue, filters or replies", |consumer| {
@@ -254,7 +285,7 @@ pub(super) static VHOSTS: Resource<VhostReport> = Resource {
     rights: Rights::VhostItself,
     of: |vhost| &vhost.name,
     key: |vhost| vhost.name.clone(),
-    reading: Reading::Whole(|source| source.broker.vhosts()),
+    reading: few(|source| source.broker.vhosts()),
     fields: &[
         declared("name", Kind::Text, "Its name", |vhost| json!(vhost.name)),
         declared("description", Kind::Text, "Its purpose", |vhost| json!(vhost.spec.description)),
@@ -279,7 +310,7 @@ pub(super) static RETAINED: Resource<RetainedReport> = Resource {
     rights: Rights::Vhost,
     of: |retained| &retained.vhost,
     key: |retained| key(&[&retained.vhost, &retained.exchange, &retained.topic]),
-    reading: Reading::Named { names: Broker::retained_names, some: Broker::some_retained },
+    reading: by_name(Broker::retained_names, Broker::some_retained),
     fields: &[
         declared("vhost", Kind::Text, "Its vhost", |retained| json!(retained.vhost)),
         declared("exchange", Kind::Text, "The exchange that it was published to", |retained| json!(retained.exchange)),
@@ -297,7 +328,7 @@ pub(super) static WILLS: Resource<WillReport> = Resource {
     rights: Rights::Vhost,
     of: |will| &will.vhost,
     key: |will| key(&[&will.vhost, &will.user, &will.client]),
-    reading: Reading::Named { names: Broker::will_names, some: Broker::some_wills },
+    reading: by_name(Broker::will_names, Broker::some_wills),
     fields: &[
         declared("vhost", Kind::Text, "Its vhost", |will| json!(will.vhost)),
         declared("user", Kind::Text, "The user that left it", |will| json!(will.user)),
@@ -321,7 +352,7 @@ pub(super) static SUBSCRIPTIONS: Resource<QueueReport> = Resource {
     rights: Rights::Vhost,
     of: |queue| &queue.vhost,
     key: |queue| key(&[&queue.vhost, &queue.name]),
-    reading: Reading::Named { names: Broker::subscribed_names, some: Broker::some_subscribed },
+    reading: by_name(Broker::subscribed_names, Broker::some_subscribed),
     fields: &[
         declared("vhost", Kind::Text, "Its vhost", |queue| json!(queue.vhost)),
         declared("client", Kind::Text, "The client that it belongs to", |queue: &QueueReport| {
@@ -350,7 +381,7 @@ pub(super) static USERS: Resource<User> = Resource {
     rights: Rights::Administrators,
     of: |user| &user.name,
     key: |user| user.name.to_string(),
-    reading: Reading::Whole(|source| source.broker.authority().users()),
+    reading: few(|source| source.broker.authority().users()),
     fields: &[
         declared("name", Kind::Text, "Its name", |user| json!(&*user.name)),
         declared("tags", Kind::Words, "What it may see and do", |user| json!(user.tags.iter().collect::<Vec<_>>())),
@@ -375,7 +406,7 @@ pub(super) static POLICIES: Resource<PolicyReport> = Resource {
     rights: Rights::Vhost,
     of: |policy| &policy.vhost,
     key: |policy| key(&[&policy.vhost, &policy.name]),
-    reading: Reading::Whole(|source| source.broker.policies(PolicyKind::User)),
+    reading: few(|source| source.broker.policies(PolicyKind::User)),
     fields: POLICY,
 };
 
@@ -384,7 +415,7 @@ pub(super) static OPERATOR_POLICIES: Resource<PolicyReport> = Resource {
     rights: Rights::Vhost,
     of: |policy| &policy.vhost,
     key: |policy| key(&[&policy.vhost, &policy.name]),
-    reading: Reading::Whole(|source| source.broker.policies(PolicyKind::Operator)),
+    reading: few(|source| source.broker.policies(PolicyKind::Operator)),
     fields: POLICY,
 };
 
@@ -404,7 +435,7 @@ pub(super) static LOG: Resource<Arc<LogLine>> = Resource {
     rights: Rights::Administrators,
     of: |_| "",
     key: |line| in_order(line.number),
-    reading: Reading::Whole(|source| source.facts.recent.lines()),
+    reading: few(|source| source.facts.recent.lines()),
     fields: &[
         declared("number", Kind::Number, "Counts all lines since the start", |line| json!(line.number)),
         declared("at", Kind::Time, "When it was written", |line| time(line.at)),
@@ -420,7 +451,7 @@ pub(super) static AUDIT: Resource<AuditEntry> = Resource {
     rights: Rights::Administrators,
     of: |_| "",
     key: |entry| in_order(entry.number),
-    reading: Reading::Whole(|source| source.facts.recent.audit()),
+    reading: few(|source| source.facts.recent.audit()),
     fields: &[
         declared("number", Kind::Number, "Counts all lines of the log since the start", |entry| json!(entry.number)),
         declared("at", Kind::Time, "When it happened", |entry| time(entry.at)),

@@ -63,6 +63,25 @@ impl Collection for Bindings {
     }
 }
 
+/// Visits the bindings of a vhost a part at a time, those to the default exchange first.
+pub(crate) fn each_binding(source: &Source, vhost: &str, visit: &mut dyn FnMut(Vec<BindingReport>)) {
+    let broker = &source.broker;
+    for queues in broker.queue_names(vhost).chunks(PART) {
+        visit(broker.default_bindings(vhost, queues));
+    }
+    for exchange in broker.exchange_names(vhost).iter().filter(|name| !name.is_empty()) {
+        let mut after = None;
+        loop {
+            let (part, last) = broker.bindings_of(vhost, exchange, after.as_ref(), PART);
+            visit(part);
+            match last {
+                Some(last) => after = Some(last),
+                None => break,
+            }
+        }
+    }
+}
+
 pub(super) fn routes() -> Routes {
     Router::new()
         .merge(api::all("bindings", &Bindings))

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::routing::get;
-use broker::{Broker, ClientReport, Error, Ticket};
+use broker::{AttachedClient, Broker, ClientReport, Error, Ticket};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
@@ -61,8 +61,8 @@ impl Collection for Strangers {
     fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
         let mut sockets: HashMap<String, Socket> =
             source.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
-        for client in source.broker.clients() {
-            sockets.remove(&client.peer);
+        for client in source.broker.attached() {
+            sockets.remove(client.peer());
         }
         let mut strangers: Vec<_> = sockets.into_values().collect();
         strangers.sort_by_key(|socket| socket.since);
@@ -94,10 +94,9 @@ pub(super) fn routes() -> Routes {
 }
 
 fn find(source: &Source, name: &str) -> Option<Json> {
-    let clients = source.broker.some_clients(&[source.broker.client_at(name)?]);
-    let sockets = source.sockets();
-    let client = clients.first()?;
-    Some(with_rates(source, client, sockets.iter().find(|socket| socket.peer == client.peer)))
+    let client = source.broker.attached_at(source.broker.client_at(name)?)?;
+    let sockets = source.some_sockets(&[client.peer()]);
+    Some(with_rates(source, &client.report(), sockets.first()))
 }
 
 /// A connection, with how fast its bytes move.
@@ -263,14 +262,14 @@ impl Changes for ConnectionChange {
     fn apply(self, broker: &Broker, _: Caller) -> Result<(u64, Ticket), Error> {
         let Self::Close { id, name, vhost, user, reason } = self;
 
-        let fits = |client: &ClientReport| {
-            id.is_none_or(|id| id == client.number)
-                && name.as_ref().is_none_or(|name| *name == client.peer)
-                && vhost.as_ref().is_none_or(|vhost| *vhost == client.vhost)
-                && user.as_ref().is_none_or(|user| *user == client.user)
+        let fits = |client: &&AttachedClient| {
+            id.is_none_or(|id| id == client.number())
+                && name.as_ref().is_none_or(|name| *name == client.peer())
+                && vhost.as_ref().is_none_or(|vhost| *vhost == client.vhost())
+                && user.as_ref().is_none_or(|user| *user == client.user())
         };
-        let clients = broker.clients();
-        let closed = clients.iter().filter(|client| fits(client)).filter(|client| broker.kick(client.number, &reason));
+        let clients = broker.attached();
+        let closed = clients.iter().filter(fits).filter(|client| broker.kick(client.number(), &reason));
         Ok((closed.count() as u64, Ticket::NONE))
     }
 }

@@ -50,6 +50,16 @@ impl Collection for AllConsumers {
     }
 }
 
+/// Visits the consumers of a vhost a part at a time, those without a queue last.
+pub(crate) fn each_consumer(source: &Source, vhost: &str, visit: &mut dyn FnMut(Vec<ConsumerReport>)) {
+    for queues in source.broker.queue_names(vhost).chunks(PART) {
+        visit(source.broker.consumers_of_queues(vhost, queues));
+    }
+    for consumers in source.broker.direct_consumers(vhost).chunks(PART) {
+        visit(source.broker.some_direct(consumers));
+    }
+}
+
 pub(super) fn routes() -> Routes {
     Router::new()
         .merge(api::all("consumers", &Consumers))
