@@ -105,6 +105,8 @@ def every_part_is_a_link_in_the_navigation(stage):
         link.click()
         expect(stage.page.get_by_role("heading", level=1)).to_have_text(name)
         expect(link).to_have_attribute("aria-current", "page")
+        if name in ("Exchanges", "Users"):
+            stage.picture(name.lower())
 
 
 # The overview.
@@ -491,6 +493,12 @@ def a_connection_is_found_by_its_name_and_closed_with_a_reason(stage):
     expect(stage.page.get_by_text("is closed.")).to_be_visible()
     until("the client is told", lambda: client.error is not None)
     assert "time to go" in str(client.error), client.error
+    stage.page.get_by_role("link", name="Recent endings").click()
+    expect(stage.page.get_by_role("heading", level=1)).to_have_text("Recent endings")
+    stage.page.get_by_label("Filter").fill("time to go")
+    stage.page.keyboard.press("Enter")
+    expect(stage.page.get_by_role("row").filter(has_text="time to go").first).to_contain_text("guest in /")
+    stage.picture("recent-endings")
 
 
 # What clients leave behind, and shovels.
@@ -1055,6 +1063,7 @@ PAGES = {
     "virtual_hosts": "/vhosts",
     "sessions": "/sessions",
     "consumers": "/consumers",
+    "endings": "/endings",
     "subscriptions": "/subscriptions",
     "retained": "/retained",
     "wills": "/wills",

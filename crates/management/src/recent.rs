@@ -1,9 +1,9 @@
-//! The last lines of the log, and the last entries of the audit log, in memory: what the console,
-//! the API and `hermod log` show.
+//! The last lines of the log, the last entries of the audit log, and the last connections that
+//! ended, in memory: what the console, the API and `hermod log` show.
 //!
-//! Both are bounded in number and in the bytes of each line, so that a peer that causes many lines
-//! pushes out old ones and takes no more memory. Audit entries have a ring of their own, so that
-//! other lines don't push them out.
+//! All are bounded in number and in the bytes of each line, so that a peer that causes many lines
+//! pushes out old ones and takes no more memory. Audit entries and endings have rings of their own,
+//! so that other lines don't push them out.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Target of the audit log's events.
 pub const AUDIT: &str = "audit";
 
-/// Lines that are kept of each of the two.
+/// What the log says of the end of a connection that had logged in.
+const ENDED: &str = "connection closed";
+/// What it says before that of an error, or of an operator, that ends one.
+const CAUSES: [&str; 5] = [
+    "closing after an error",
+    "closing a connection",
+    "STOMP connection closed with an error",
+    "MQTT connection closed with an error",
+    "connection closed with an error",
+];
+/// Lines before the end of a connection among which its cause is looked for.
+const BEFORE: usize = 64;
+/// The field that an ending gets from its cause.
+const TOLD: &str = "told";
+
+/// Lines that are kept of each kind.
 const KEPT: usize = 1000;
 /// Bytes of the text and the fields of a line that are kept.
 const LONGEST: usize = 2048;
@@ -125,6 +140,69 @@ fn via(from: &str) -> &'static str {
     }
 }
 
+/// A connection that has ended: whose it was, which side ended it, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) number: u64,
+    /// Milliseconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) user: String,
+    pub(crate) vhost: String,
+    pub(crate) peer: String,
+    pub(crate) protocol: String,
+    /// `protocol`, `client`, `broker` or `network`.
+    pub(crate) by: String,
+    pub(crate) reason: String,
+    /// What its client was told; empty if it was told nothing.
+    pub(crate) told: String,
+    /// The last thing that it asked for.
+    pub(crate) last: String,
+    /// Bytes.
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) seconds: u64,
+}
+
+impl Ending {
+    fn of(line: &LogLine) -> Self {
+        let text = |name| line.field(&[name]).to_owned();
+        let number = |name| line.field(&[name]).parse().unwrap_or_default();
+        let error = match line.field(&["error"]) {
+            "" => String::new(),
+            error => format!(": {error}"),
+        };
+        Self {
+            number: line.number,
+            at: line.at,
+            user: text("user"),
+            vhost: text("vhost"),
+            peer: text("peer"),
+            protocol: text("protocol"),
+            by: text("by"),
+            reason: text("reason") + &error,
+            told: text(TOLD),
+            last: text("last"),
+            received: number("received"),
+            sent: number("sent"),
+            seconds: number("seconds"),
+        }
+    }
+}
+
+/// What the client of a connection was told that ends here; empty if it was told nothing.
+fn told(log: &VecDeque<Arc<LogLine>>, ending: &LogLine) -> String {
+    let peer = ending.field(&["peer"]);
+    let is_cause = |line: &&Arc<LogLine>| {
+        CAUSES.contains(&&*line.text)
+            && line.field(&["peer"]) == peer
+            // An error of a channel ends that alone.
+            && matches!(line.field(&["channel"]), "" | "0")
+    };
+    let Some(cause) = log.iter().rev().take(BEFORE).find(is_cause) else { return String::new() };
+    let [code, text] = [&["code", "condition", "reason"][..], &["text", "error"]].map(|names| cause.field(names));
+    if code.is_empty() || text.starts_with(code) { text.to_owned() } else { format!("{code} {text}") }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct RecentLog(Mutex<Rings>);
@@ -134,6 +212,8 @@ struct Rings {
     count: u64,
     log: VecDeque<Arc<LogLine>>,
     audit: VecDeque<Arc<LogLine>>,
+    /// With what the client was told.
+    endings: VecDeque<Arc<LogLine>>,
 }
 
 impl RecentLog {
@@ -143,6 +223,11 @@ impl RecentLog {
         let mut rings = self.lock();
         rings.count += 1;
         line.number = rings.count;
+        if line.text == ENDED {
+            let mut ending = line.clone();
+            ending.fields.push((TOLD, told(&rings.log, &line)));
+            push(&mut rings.endings, &Arc::new(ending));
+        }
         let line = Arc::new(line);
         if line.part == AUDIT {
             push(&mut rings.audit, &line);
@@ -164,6 +249,12 @@ impl RecentLog {
     pub(crate) fn audit(&self) -> Vec<AuditEntry> {
         let lines: Vec<_> = self.lock().audit.iter().cloned().collect();
         lines.iter().map(|line| AuditEntry::of(line)).collect()
+    }
+
+    /// The endings that are kept, the oldest first.
+    pub(crate) fn endings(&self) -> Vec<Ending> {
+        let lines: Vec<_> = self.lock().endings.iter().cloned().collect();
+        lines.iter().map(|line| Ending::of(line)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Rings> {
@@ -208,6 +299,53 @@ mod tests {
         let kept = recent.lines();
         let bytes = kept[0].text.len() + kept[0].fields.iter().map(|(_, value)| value.len()).sum::<usize>();
         assert!(bytes < LONGEST + 16 && kept[0].text.ends_with('…'), "{bytes}");
+    }
+
+    #[test]
+    fn an_ending_says_whose_it_was_and_what_the_client_was_told() {
+        let recent = RecentLog::default();
+        let close = |peer: &str, by: &str| {
+            let fields = [
+                ("peer", peer),
+                ("protocol", "amqp091"),
+                ("user", "ada"),
+                ("vhost", "/"),
+                ("by", by),
+                ("reason", "the socket failed"),
+                ("error", if by == "network" { "reset" } else { "" }),
+                ("last", "basic.ack"),
+                ("received", "12"),
+                ("seconds", "3"),
+            ];
+            recent.keep(line("net::drive", ENDED, &fields));
+        };
+        let cause = |text: &str, fields: &[(&'static str, &str)]| recent.keep(line("amqp091", text, fields));
+        cause(CAUSES[0], &[("peer", "a:1"), ("channel", "0"), ("code", "501"), ("text", "FRAME_ERROR - x")]);
+        // Of another peer, and of a channel alone.
+        cause(CAUSES[0], &[("peer", "b:1"), ("channel", "0"), ("code", "530"), ("text", "NOT_ALLOWED")]);
+        cause(CAUSES[0], &[("peer", "a:1"), ("channel", "7"), ("code", "406"), ("text", "PRECONDITION_FAILED")]);
+        close("a:1", "protocol");
+        close("c:1", "network");
+        cause(CAUSES[3], &[("peer", "d:1"), ("reason", "not_authorized"), ("error", "no right")]);
+        close("d:1", "protocol");
+        // It is too long ago to belong to this end.
+        (0..BEFORE).for_each(|_| recent.keep(line("net", "other", &[("peer", "b:1")])));
+        close("b:1", "protocol");
+        let all = recent.endings();
+        assert_eq!(
+            all.iter().map(|ending| [&*ending.peer, &ending.reason, &ending.told].join("|")).collect::<Vec<_>>(),
+            [
+                "a:1|the socket failed|501 FRAME_ERROR - x",
+                "c:1|the socket failed: reset|",
+                "d:1|the socket failed|not_authorized no right",
+                "b:1|the socket failed|",
+            ]
+        );
+        let first = &all[0];
+        assert_eq!((&*first.user, &*first.by, &*first.last), ("ada", "protocol", "basic.ack"));
+        assert_eq!((first.number, first.received, first.sent, first.seconds), (4, 12, 0, 3));
+        (0..KEPT).for_each(|_| recent.keep(line("net", "other", &[])));
+        assert_eq!(recent.endings().len(), 4);
     }
 
     #[test]

@@ -126,6 +126,8 @@ pub enum Listed {
     Log,
     /// The last entries of the audit log.
     Audit,
+    /// The last connections that ended.
+    Endings,
     /// Retained messages.
     Retained,
     /// Subscriptions, each with its queue.
@@ -164,6 +166,7 @@ impl Listed {
             Self::Tasks => &tasks::Tasks,
             Self::Log => &log::Log,
             Self::Audit => &log::Audit,
+            Self::Endings => &log::Endings,
             Self::Retained => &retained::Retained,
             Self::Subscriptions => &subscriptions::Subscriptions,
             Self::Shovels => &shovels::Shovels,

@@ -13,7 +13,9 @@ use crate::exit::{Exit, Failure};
 pub(crate) fn command(command: Command) -> Command {
     let reason = option("reason", "TEXT", "The reason that the client is given").default_value("closed by an operator");
     let strangers = Command::new("strangers").about("List connections that have not logged in yet");
-    listing(command, "List connections").subcommand(list::arguments(strangers)).subcommand(
+    let ended = Command::new("ended").about("List the last connections that ended, the oldest first, and why");
+    let command = listing(command, "List connections");
+    command.subcommand(list::arguments(strangers)).subcommand(list::arguments(ended)).subcommand(
         Command::new("close")
             .about("Close one connection, or all that match")
             .arg(
@@ -33,6 +35,7 @@ pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result
     match arguments.subcommand() {
         Some(("close", given)) => close(server, given),
         Some(("strangers", given)) => list::run(server, &list::STRANGERS, given, form),
+        Some(("ended", given)) => list::run(server, &list::ENDINGS, given, form),
         Some((_, given)) => list::run(server, &list::CONNECTIONS, given, form),
         None => list::run(server, &list::CONNECTIONS, arguments, form),
     }

@@ -228,6 +228,7 @@ fn path(what: Listed, vhost: Option<&str>) -> Option<String> {
         | Listed::Strangers
         | Listed::Log
         | Listed::Audit
+        | Listed::Endings
         | Listed::Retained
         | Listed::Subscriptions
         | Listed::Wills => return None,

@@ -420,6 +420,46 @@ fn users_policies_vhosts_and_connections_are_managed() {
 
 /// Every text that a client can choose is shown as text.
 #[test]
+fn recent_endings_say_who_ended_what_and_why_to_whom_it_concerns() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let guest = Browser::of(&server, "guest", "guest");
+    has(&guest.page("/endings"), &["No connection that had logged in has ended since the start."]);
+    assert_eq!(run(hermod("users", dir.path()).args(["add", "ada", "--password", "a", "--tags", "management"])).0, 0);
+    let mut told = Stomp::connect(&server);
+    let close = ["close", "--all", "--reason", "we move <house>"];
+    assert_eq!(run(hermod("connections", dir.path()).args(close)).0, 0);
+    assert!(told.frame().contains("we move"));
+    drop(told);
+    until("the first ending", || guest.page("/endings").contains("we move"));
+    drop(Stomp::connect(&server));
+    let mut page = String::new();
+    until("both endings", || {
+        page = guest.page("/endings");
+        page.contains("we move &lt;house&gt;") && page.contains("the socket was closed without a close of its protocol")
+    });
+    has(&page, &["1–2 of 2", "guest in /", "stomp", "href=\"/docs/manual/how-disconnected.html\""]);
+    assert_eq!(server.ask("GET", "/docs/manual/how-disconnected.html", "").0, 200);
+    has(&guest.page("/connections"), &["href=\"/endings\""]);
+    // The newest comes first, and a filter looks at all that a row says.
+    assert!(page.find("the socket was closed") < page.find("we move"), "{page}");
+    let found = guest.page("/endings?name=MOVE");
+    assert!(found.contains("1–1 of 1") && !found.contains("the socket was closed"), "{found}");
+    has(&guest.page("/endings?name=nothing"), &["No connection that ended lately has 'nothing'"]);
+
+    let columns = ["ended", "--columns", "user,protocol,by,told", "--where", "by=protocol"];
+    let (code, rows, _) = run(hermod("connections", dir.path()).args(columns));
+    assert_eq!(code, 0);
+    assert!(rows.starts_with("user\tprotocol\tby\ttold\nguest\tstomp\tprotocol\t"), "{rows}");
+    assert!(rows.ends_with("we move <house>\n"), "{rows}");
+    // Who does not see the connections of others does not see their ends.
+    let ada = Browser::of(&server, "ada", "a");
+    has(&ada.page("/endings"), &["No connection that had logged in has ended"]);
+    let of_ada = json(&server, "/hermod/v1/endings", "Authorization: Basic YWRhOmE=\r\n");
+    assert_eq!((&of_ada["total"], json(&server, "/hermod/v1/endings", GUEST)["total"].as_u64()), (&0.into(), Some(2)));
+}
+
+#[test]
 fn nothing_that_a_client_chose_acts_in_a_page() {
     const EVIL: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>";
     let dir = tempfile::tempdir().unwrap();

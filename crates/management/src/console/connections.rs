@@ -21,6 +21,7 @@ use crate::api;
 use crate::facts::Socket;
 use crate::json::object;
 use crate::quantity;
+use crate::recent::Ending;
 use crate::resources::{ConnectionChange, percent_encoded};
 use crate::source::Source;
 
@@ -32,6 +33,7 @@ const REASON: &str = "Closed via management plugin";
 pub(super) fn router() -> Router<Arc<Source>> {
     Router::new()
         .route("/connections", get(list))
+        .route("/endings", get(endings))
         .route("/connections/{name}", get(show))
         .route("/connections/{name}/close", post(close))
 }
@@ -71,6 +73,7 @@ async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Sh
         Column::number("Sent"),
     ];
     let body = html! {
+        p .buttons { a .button href="/endings" { "Recent endings" } }
         (list.filter(&[]))
         div #list data-live {
             (table("connections", &columns, &rows, nothing(&source, &list)))
@@ -78,6 +81,67 @@ async fn list(visitor: Visitor, State(source): Shared, query: seen::Query) -> Sh
         }
     };
     Ok(View::new(Part::Connections, "Connections", body).show(&visitor, &source))
+}
+
+/// The last connections that ended, the newest first.
+async fn endings(visitor: Visitor, State(source): Shared, query: seen::Query) -> Shown {
+    let list = Listing::of("/endings", &query.0);
+    let finds = list.finds();
+    let mut endings = source.facts.recent.endings();
+    endings.retain(|ending| visitor.asker.monitors() || ending.user == visitor.asker.user());
+    endings.retain(|ending| {
+        let Ending { peer, user, vhost, protocol, by, reason, told, last, .. } = ending;
+        [peer, user, vhost, protocol, by, reason, told, last].into_iter().any(|text| finds(text))
+    });
+    let total = endings.len();
+    endings.reverse();
+    let rows: Vec<Vec<Markup>> = list.cut(endings).iter().map(ending_row).collect();
+    let columns = [
+        Column::text("Time"),
+        Column::text("Client"),
+        Column::text("User"),
+        Column::text("Ended by"),
+        Column::text("Why"),
+        Column::text("Last request"),
+        Column::number("Open for"),
+        Column::number("Received"),
+        Column::number("Sent"),
+    ];
+    let nothing = html! {
+        @if list.filter.is_empty() { "No connection that had logged in has ended since the start." }
+        @else { "No connection that ended lately has '" (list.filter) "' in its row." }
+    };
+    let body = html! {
+        p .hint {
+            "The last connections that ended, since the start and as far as " code { "log.level" } " lets through: "
+            a href="/docs/manual/how-disconnected.html" { "Why was my client disconnected?" }
+        }
+        (list.filter(&[]))
+        div #list data-live {
+            (table("endings", &columns, &rows, nothing))
+            (list.pager(total))
+        }
+    };
+    let page = View::new(Part::Connections, "Recent endings", body).below("Connections", "/connections");
+    Ok(page.show(&visitor, &source))
+}
+
+fn ending_row(ending: &Ending) -> Vec<Markup> {
+    let mood = match (ending.by.as_str(), ending.told.is_empty()) {
+        ("protocol", true) => Mood::Good,
+        _ => Mood::Warning,
+    };
+    vec![
+        figure::time(ending.at),
+        html! { (ending.peer) br; small { (ending.protocol) } },
+        html! { (ending.user) @if !ending.vhost.is_empty() { " in " (ending.vhost) } },
+        badge(&ending.by, mood),
+        html! { @if ending.told.is_empty() { (ending.reason) } @else { (ending.told) } },
+        html! { code { (ending.last) } },
+        html! { (quantity::span(Duration::from_secs(ending.seconds))) },
+        figure::bytes(ending.received),
+        figure::bytes(ending.sent),
+    ]
 }
 
 /// What a client is called by.

@@ -8,8 +8,8 @@ use super::field::{Field, Kind, Member};
 use super::operations::{Answers, OPERATIONS, Operation};
 use super::resource::Resource;
 use super::rows::{
-    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, FILTERS, LOG, OPERATOR_POLICIES, POLICIES, QUEUES, RETAINED,
-    SUBSCRIPTIONS, USERS, VHOSTS, WILLS,
+    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, ENDINGS, EXCHANGES, FILTERS, LOG, OPERATOR_POLICIES, POLICIES, QUEUES,
+    RETAINED, SUBSCRIPTIONS, USERS, VHOSTS, WILLS,
 };
 
 /// The version of the API. A change that breaks clients gets another prefix.
@@ -90,6 +90,7 @@ fn schemas() -> Json {
     add(&mut schemas, &BINDINGS);
     add(&mut schemas, &CONNECTIONS);
     add(&mut schemas, &CONSUMERS);
+    add(&mut schemas, &ENDINGS);
     add(&mut schemas, &SUBSCRIPTIONS);
     add(&mut schemas, &RETAINED);
     add(&mut schemas, &WILLS);

@@ -8,8 +8,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::field::{Kind, Member};
 use super::rows::{
-    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, EXCHANGES, LOG, OPERATOR_POLICIES, OVERVIEW, POLICIES, QUEUES, RETAINED,
-    SUBSCRIPTIONS, USERS, VHOSTS, WILLS,
+    AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, ENDINGS, EXCHANGES, LOG, OPERATOR_POLICIES, OVERVIEW, POLICIES, QUEUES,
+    RETAINED, SUBSCRIPTIONS, USERS, VHOSTS, WILLS,
 };
 use super::{cluster, list};
 use crate::api::{Answer, Asker, Failure, Shared, done, look, make, shown, sum_up};
@@ -127,6 +127,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
     read("/connections", "Connections", Answers::Page("connections"), || list::route(&CONNECTIONS)),
     read("/connections/{number}", "A connection", Answers::One("connections"), || CONNECTIONS.one()),
     remove("/connections/{number}", "Closes a connection", || delete(close)),
+    read("/endings", "The last connections that ended, and why", Answers::Page("endings"), || list::route(&ENDINGS)),
     read("/consumers", "Consumers", Answers::Page("consumers"), || list::route(&CONSUMERS)),
     read("/subscriptions", "Subscriptions", Answers::Page("subscriptions"), || list::route(&SUBSCRIPTIONS)),
     read("/subscriptions/{vhost}/{queue}", "A subscription", Answers::One("subscriptions"), || SUBSCRIPTIONS.one()),

@@ -13,7 +13,7 @@ use super::field::{Field, Kind, declared, figure, time, whole};
 use super::resource::{BETWEEN, Brief, Reading, Resource, by_name, few};
 use crate::json::object;
 use crate::listing::Rights;
-use crate::recent::{AuditEntry, LogLine};
+use crate::recent::{AuditEntry, Ending, LogLine};
 use crate::resources::{each_binding, each_consumer, will_kept};
 
 /// A key of several names.
@@ -464,6 +464,29 @@ pub(super) static AUDIT: Resource<AuditEntry> = Resource {
         declared("outcome", Kind::Text, "done or refused", |entry| json!(entry.outcome)),
         declared("why", Kind::Text, "Why it was refused", |entry| json!(entry.why)),
         declared("about", Kind::Text, "The new values, cut to a bounded length", |entry| json!(entry.about)),
+    ],
+};
+
+pub(super) static ENDINGS: Resource<Ending> = Resource {
+    name: "endings",
+    rights: Rights::Owner,
+    of: |ending| &ending.user,
+    key: |ending| in_order(ending.number),
+    reading: few(|source| source.facts.recent.endings()),
+    fields: &[
+        declared("number", Kind::Number, "Counts all lines of the log since the start", |ending| json!(ending.number)),
+        declared("at", Kind::Time, "When it ended", |ending| time(ending.at)),
+        declared("user", Kind::Text, "Its user", |ending| json!(ending.user)),
+        declared("vhost", Kind::Text, "Its vhost", |ending| json!(ending.vhost)),
+        declared("peer", Kind::Text, "The client's address", |ending| json!(ending.peer)),
+        declared("protocol", Kind::Text, "Its protocol", |ending| json!(ending.protocol)),
+        declared("by", Kind::Text, "Who ended it: protocol, client, broker or network", |ending| json!(ending.by)),
+        declared("reason", Kind::Text, "Why", |ending| json!(ending.reason)),
+        declared("told", Kind::Text, "What the client was told, if it was told an error", |ending| json!(ending.told)),
+        declared("last", Kind::Text, "The last thing that the client asked for", |ending| json!(ending.last)),
+        declared("received", Kind::Number, "Bytes received", |ending| json!(ending.received)),
+        declared("sent", Kind::Number, "Bytes sent", |ending| json!(ending.sent)),
+        declared("seconds", Kind::Number, "How long it was open", |ending| json!(ending.seconds)),
     ],
 };
 

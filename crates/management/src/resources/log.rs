@@ -1,4 +1,5 @@
-//! The last lines of the log and the last entries of the audit log, for administrators.
+//! The last lines of the log and the last entries of the audit log, for administrators; and the last
+//! connections that ended, each for its user.
 
 use std::collections::VecDeque;
 
@@ -6,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value as Json, json};
 
 use crate::listing::{Collection, Part, Rights};
-use crate::recent::{AuditEntry, LogLine};
+use crate::recent::{AuditEntry, Ending, LogLine};
 use crate::source::Source;
 
 /// Lines of the log, the oldest first.
@@ -14,6 +15,19 @@ pub(crate) struct Log;
 
 /// Entries of the audit log, the oldest first.
 pub(crate) struct Audit;
+
+/// Connections that have ended, the oldest first.
+pub(crate) struct Endings;
+
+impl Collection for Endings {
+    fn rights(&self) -> Rights {
+        Rights::Owner
+    }
+
+    fn rows(&self, source: &Source, part: Part, _: &mut VecDeque<Part>) -> Vec<Json> {
+        part.of_whole(source.facts.recent.endings().iter().map(ending_row))
+    }
+}
 
 impl Collection for Log {
     fn rights(&self) -> Rights {
@@ -43,6 +57,24 @@ fn line_row(line: &LogLine) -> Json {
         "part": line.part,
         "text": line.text,
         "fields": line.said(),
+    })
+}
+
+fn ending_row(ending: &Ending) -> Json {
+    json!({
+        "number": ending.number,
+        "at": time(ending.at),
+        "user": ending.user,
+        "vhost": ending.vhost,
+        "peer": ending.peer,
+        "protocol": ending.protocol,
+        "by": ending.by,
+        "reason": ending.reason,
+        "told": ending.told,
+        "last": ending.last,
+        "received": ending.received,
+        "sent": ending.sent,
+        "seconds": ending.seconds,
     })
 }
 

@@ -123,6 +123,23 @@ pub(crate) const STRANGERS: Kind = simple(
     &[named("peer", "name"), plain("protocol"), bytes("received", "recv_oct"), bytes("sent", "send_oct")],
 );
 
+/// `hermod connections ended`.
+pub(crate) const ENDINGS: Kind = simple(
+    Listed::Endings,
+    ["connection that has ended", "connections that have ended"],
+    &[
+        plain("at"),
+        plain("user"),
+        plain("vhost"),
+        plain("peer"),
+        plain("protocol"),
+        plain("by"),
+        plain("reason"),
+        plain("told"),
+        plain("last"),
+    ],
+);
+
 /// `hermod tasks`.
 pub(crate) const TASKS: Kind = simple(
     Listed::Tasks,
