@@ -43,7 +43,7 @@ pub use alarms::{AlarmsUp, Flow};
 pub use arguments::consumer::{ConsumerArguments, InvalidArgument, Mode};
 pub use arguments::{ArgumentKind, queue_argument};
 pub use broker::{Broker, FirstUser, Parts};
-pub use browse::{Browse, Browsed};
+pub use browse::{Browse, Browsed, Browsing};
 pub use catalog::declaration::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
 pub use catalog::listed::QueueNames;
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use auth::{Resource, Right};
-use broker::{Browse, Browsed, Error, Id, Properties, RedriveMode, Table, seconds_of_ms};
+use broker::{Browse, Browsed, Browsing, Error, Id, Properties, RedriveMode, Table, seconds_of_ms};
 use serde_json::{Map, Value, json};
 
 use crate::change::{AUDIT, Caller};
@@ -27,13 +27,23 @@ impl Source {
         caller: &Caller,
         gone: &AtomicBool,
     ) -> Result<Vec<MessageRow>, Error> {
+        self.may_browse(browse, caller)?;
+        let rows = self.rows_of(browse, gone)?;
+        tell_of_browsing(caller, [browse.vhost, browse.queue], rows.len() as u64);
+        Ok(rows)
+    }
+
+    /// Begins to show all messages to a caller that may read from the queue. Who shows them tells
+    /// the audit log.
+    pub(crate) fn begin_browsing(&self, browse: &Browse<'_>, caller: &Caller) -> Result<Browsing, Error> {
+        self.may_browse(browse, caller)?;
+        self.broker.begin_browsing(browse)
+    }
+
+    fn may_browse(&self, browse: &Browse<'_>, caller: &Caller) -> Result<(), Error> {
         let Browse { vhost, queue, .. } = *browse;
         let asked = self.broker.authority().authorize(&caller.identity, vhost, Resource::queue(queue), Right::Read);
-        asked.map_err(|denied| Error::refused(format!("to see messages: {denied}")))?;
-        let rows = self.rows_of(browse, gone)?;
-        let (who, from, count) = (caller.identity.user(), &caller.from, rows.len());
-        tracing::info!(target: AUDIT, %who, %from, vhost, queue, count, "messages browsed");
-        Ok(rows)
+        asked.map_err(|denied| Error::refused(format!("to see messages: {denied}")))
     }
 
     fn rows_of(&self, browse: &Browse<'_>, gone: &AtomicBool) -> Result<Vec<MessageRow>, Error> {
@@ -76,6 +86,12 @@ impl Source {
             out_of_room: redriven.out_of_room,
         })
     }
+}
+
+/// Tells the audit log who has seen how many messages of a queue in a vhost.
+pub(crate) fn tell_of_browsing(caller: &Caller, [vhost, queue]: [&str; 2], count: u64) {
+    let (who, from) = (caller.identity.user(), &caller.from);
+    tracing::info!(target: AUDIT, %who, %from, vhost, queue, count, "messages browsed");
 }
 
 fn message_row(browsed: Browsed) -> MessageRow {

@@ -5,6 +5,7 @@
 //! tables of fields that rows are made from. So the document says what is answered.
 
 mod cluster;
+mod export;
 mod field;
 mod guard;
 mod list;

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::Message;
 use crate::message::selected::Selected;
-use crate::queue::{Glimpse, Queue, Step};
+use crate::queue::{Glimpse, Queue, Step, Walk};
 
 impl Engine {
     /// The queue and the selector of a request.
@@ -36,32 +36,43 @@ impl Engine {
         each: &mut dyn FnMut(&Glimpse, Message) -> Result<bool, Error>,
     ) -> Result<(), Error> {
         let mut walk = queue.walk(self);
-        while wanted() {
-            let begun = walk.clone();
-            let entries = match queue.step(&mut walk, self) {
-                Step::End => break,
-                Step::Place(page) => {
-                    self.place(queue, page).map_err(Error::internal)?;
-                    continue;
-                }
-                Step::Entries(entries) => entries,
-            };
-            let count = entries.len();
-            let read = self.with_messages(queue, entries)?;
-            if read.len() < count {
-                walk = begun;
-                read.iter().for_each(|(glimpse, _)| walk.pass(glimpse.seq));
+        while wanted() && self.walk_on(queue, selector, (&mut walk, usize::MAX), each)? {}
+        Ok(())
+    }
+
+    /// A step of a walk, which reads no more than about so many bytes of messages, but one message
+    /// in any case. False when there are no more, or `each` wants no more.
+    pub(crate) fn walk_on(
+        &self,
+        queue: &Arc<Queue>,
+        selector: Option<&Selector>,
+        (walk, most): (&mut Walk, usize),
+        each: &mut dyn FnMut(&Glimpse, Message) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        let begun = walk.clone();
+        let mut entries = match queue.step(walk, self) {
+            Step::End => return Ok(false),
+            Step::Place(page) => {
+                self.place(queue, page).map_err(Error::internal)?;
+                return Ok(true);
             }
-            for (glimpse, message) in read {
-                let selected =
-                    Selected { message: &message, dialects: &self.dialects, redelivered: glimpse.redelivered };
-                let is_wanted = selector.is_none_or(|selector| selector.matches(&selected));
-                if is_wanted && !each(&glimpse, message)? {
-                    return Ok(());
-                }
+            Step::Entries(entries) => entries,
+        };
+        let count = entries.len();
+        entries.truncate(fitting(&entries, most));
+        let read = self.with_messages(queue, entries)?;
+        if read.len() < count {
+            *walk = begun;
+            read.iter().for_each(|(glimpse, _)| walk.pass(glimpse.seq));
+        }
+        for (glimpse, message) in read {
+            let selected = Selected { message: &message, dialects: &self.dialects, redelivered: glimpse.redelivered };
+            let is_wanted = selector.is_none_or(|selector| selector.matches(&selected));
+            if is_wanted && !each(&glimpse, message)? {
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads messages that only the disk has, up to the first that has left its place meanwhile.
@@ -77,4 +88,14 @@ impl Engine {
         }
         Ok(found)
     }
+}
+
+/// How many of these entries have together no more bytes than so many; one at least.
+fn fitting(entries: &[Glimpse], most: usize) -> usize {
+    let mut bytes = 0_usize;
+    let beyond = entries.iter().position(|glimpse| {
+        bytes = bytes.saturating_add(glimpse.bytes());
+        bytes > most
+    });
+    beyond.map_or(entries.len(), |beyond| beyond.max(1))
 }

@@ -58,6 +58,14 @@ pub(crate) struct Glimpse {
     pub(crate) returns: Returns,
 }
 
+impl Glimpse {
+    /// The length of its properties and its body; 0 of one that is nowhere any more.
+    pub(crate) fn bytes(&self) -> usize {
+        let on_disk = || self.place.map_or(0, |place| place.length as usize);
+        self.message.as_ref().map_or_else(on_disk, |message| message.properties().len() + message.body().len())
+    }
+}
+
 /// The next step of a walk.
 #[derive(Debug)]
 pub(crate) enum Step {

@@ -224,6 +224,75 @@ fn connections_consumers_and_bindings_go_on_where_they_ended() {
     assert_eq!(in_pages(&server, "bindings", "routing_key", 7), keys);
 }
 
+/// The body of an answer, put together if it came in chunks.
+fn whole(reply: &Reply) -> String {
+    if reply.header("transfer-encoding") != "chunked" {
+        return reply.body.clone();
+    }
+    let (mut rest, mut all) = (reply.body.as_str(), String::new());
+    while let Some((length, chunk)) = rest.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            return all;
+        }
+        all += &chunk[..length];
+        rest = &chunk[length + 2..];
+    }
+    panic!("the last chunk is missing");
+}
+
+#[test]
+fn all_messages_of_a_queue_are_lines_that_can_be_published_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    // More than are read at once, more than a piece of an answer, and more than a browser shows.
+    let long = "long ".repeat(200);
+    (0..1200).for_each(|number| client.publish("orders", &format!("{number} {long}")));
+    let odd = json!({
+        "routing_key": "orders", "payload": "/wAA", "payload_encoding": "base64",
+        "properties": { "headers": { "tenant": "acme" }, "priority": 3 },
+    });
+    assert_eq!(server.send("POST", "/api/exchanges/%2F/amq.default/publish", GUEST, &odd.to_string()).status, 200);
+    let path = format!("{V1}/queues/%2F/orders/messages");
+    let lines = |query: &str| {
+        let reply = server.send("GET", &format!("{path}{query}"), GUEST, "");
+        assert_eq!((reply.status, reply.header("content-type")), (200, "application/x-ndjson"), "{}", reply.body);
+        whole(&reply).lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let all = lines("");
+    let schemas = shown(&server, &format!("{V1}/openapi.json"), "")["components"]["schemas"].clone();
+    all.iter().for_each(|line| check(line, &schemas["messages"]));
+    let bodies: Vec<_> = all.iter().map(|line| line["payload"].as_str().unwrap()).collect();
+    let expected: Vec<_> = (0..1200).map(|number| format!("{number} {long}")).chain(["/wAA".to_owned()]).collect();
+    assert_eq!(bodies, expected);
+    let last = &all[1200];
+    assert_eq!((&last["payload_encoding"], &last["payload_bytes"]), (&json!("base64"), &json!(3)));
+    assert_eq!(last["properties"], json!({ "headers": { "tenant": "acme" }, "priority": 3 }));
+    // What was shown is still there, and not as if it had been delivered.
+    assert_eq!(lines(""), all);
+    assert_eq!(all[0]["redelivered"], false);
+    assert_eq!(shown(&server, "/api/queues/%2F/orders", GUEST)["messages_ready"], 1201);
+    // A line is a document of publish.
+    assert_eq!(server.send("POST", "/api/exchanges/%2F/amq.default/publish", GUEST, &last.to_string()).status, 200);
+    let same = |line: &Value| [&line["payload"], &line["properties"], &line["routing_key"]].map(Value::clone);
+    assert_eq!(same(&lines("?selector=tenant%3D'acme'")[1]), same(last));
+    assert_eq!(lines("?limit=70"), all[..70]);
+    assert_eq!(lines("?limit=0"), Vec::<Value>::new());
+
+    for (query, status) in [("?selector=(", 400), ("?limit=some", 400), ("?from=1", 400)] {
+        let reply = server.send("GET", &format!("{path}{query}"), GUEST, "");
+        assert_eq!((reply.status, reply.header("content-type")), (status, "application/problem+json"), "{query}");
+    }
+    assert_eq!(server.send("GET", &path.replace("orders", "none"), GUEST, "").status, 404);
+    let add = ["add", "alice", "--password", "one", "--tags", "management"];
+    assert_eq!(run(hermod("users", dir.path()).args(add)).0, 0);
+    assert_eq!(run(hermod("permissions", dir.path()).args(["set", "alice", ".*", ".*", "^mine$"])).0, 0);
+    let reply = server.send("GET", &path, ALICE, "");
+    assert!(reply.status == 403 && reply.body.contains("to see messages"), "{}", reply.body);
+    server.until_logged("messages browsed");
+}
+
 #[test]
 fn a_change_for_an_older_state_is_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::PREFIX;
 use super::cluster::{CLUSTER, FOLLOWERS, PROMOTION};
+use super::export::{LINES, MESSAGES, OF_LINES};
 use super::field::{Field, Kind, Member};
 use super::operations::{Answers, OPERATIONS, Operation};
 use super::resource::Resource;
@@ -47,12 +48,16 @@ fn described(operation: &Operation) -> Json {
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": Kind::Text.schema() }))
         .collect();
     if matches!(operation.answers, Answers::Page(_)) {
-        parameters.extend(OF_LISTS.map(
-            |(name, kind, about)| json!({ "name": name, "in": "query", "description": about, "schema": kind.schema() }),
-        ));
+        parameters.extend(OF_LISTS.map(parameter));
     }
-    let ok = |schema: Json| json!({ "200": { "description": "It", "content": { "application/json": { "schema": schema } } } });
+    if matches!(operation.answers, Answers::Lines(_)) {
+        parameters.extend(OF_LINES.map(parameter));
+    }
+    let written =
+        |form: &str, schema: Json| json!({ "200": { "description": "It", "content": { form: { "schema": schema } } } });
+    let ok = |schema: Json| written("application/json", schema);
     let mut responses = match operation.answers {
+        Answers::Lines(of) => written(LINES, json!({ "$ref": format!("#/components/schemas/{of}") })),
         Answers::Page(of) => ok(json!({ "$ref": format!("#/components/schemas/{of}-page") })),
         Answers::One(of) => ok(json!({ "$ref": format!("#/components/schemas/{of}") })),
         Answers::Document => ok(Kind::Object.schema()),
@@ -68,6 +73,11 @@ fn described(operation: &Operation) -> Json {
         described["requestBody"] = json!({ "content": { "application/json": { "schema": members } } });
     }
     described
+}
+
+/// A parameter of a query.
+fn parameter((name, kind, about): (&str, Kind, &str)) -> Json {
+    json!({ "name": name, "in": "query", "description": about, "schema": kind.schema() })
 }
 
 /// The names in braces of a path.
@@ -100,6 +110,7 @@ fn schemas() -> Json {
     add(&mut schemas, &OPERATOR_POLICIES);
     add(&mut schemas, &LOG);
     add(&mut schemas, &AUDIT);
+    schemas.insert("messages".to_owned(), row(MESSAGES));
     schemas.insert("filters".to_owned(), row(FILTERS));
     schemas.insert("cluster".to_owned(), row(CLUSTER));
     schemas.insert("followers".to_owned(), row(FOLLOWERS));

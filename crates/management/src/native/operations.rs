@@ -11,7 +11,7 @@ use super::rows::{
     AUDIT, BINDINGS, CONNECTIONS, CONSUMERS, ENDINGS, EXCHANGES, LOG, OPERATOR_POLICIES, OVERVIEW, POLICIES, QUEUES,
     RETAINED, SUBSCRIPTIONS, USERS, VHOSTS, WILLS,
 };
-use super::{cluster, list};
+use super::{cluster, export, list};
 use crate::api::{Answer, Asker, Failure, Shared, done, look, make, shown, sum_up};
 use crate::resources::{ConnectionChange, native as changes};
 use crate::source::{Source, alarms};
@@ -35,6 +35,8 @@ pub(super) enum Answers {
     Page(&'static str),
     /// One of them.
     One(&'static str),
+    /// A line of JSON for each thing with this schema.
+    Lines(&'static str),
     /// Nothing: the status says all.
     Nothing,
     /// This document.
@@ -105,6 +107,12 @@ pub(super) static OPERATIONS: &[Operation] = &[
         || put(changes::put_queue),
     ),
     remove("/queues/{vhost}/{name}", "Deletes a queue with its messages", || delete(changes::delete_queue)),
+    read(
+        "/queues/{vhost}/{name}/messages",
+        "The messages that wait in a queue, none of which is taken",
+        Answers::Lines("messages"),
+        || get(export::messages),
+    ),
     remove("/queues/{vhost}/{name}/messages", "Drops the messages that wait in a queue", || {
         delete(changes::purge_queue)
     }),

@@ -653,7 +653,7 @@ pub(super) const FOLDERS: &[Folder] = &[
         path: "crates/management/src/native",
         layers: &[
             &["field"],
-            &["cluster", "resource"],
+            &["cluster", "export", "resource"],
             &["list", "rows"],
             &["operations"],
             &["guard", "openapi"],
