@@ -16,6 +16,7 @@ mod explain;
 mod health;
 mod licenses;
 mod list;
+mod live;
 mod log;
 mod messages;
 mod migrate;

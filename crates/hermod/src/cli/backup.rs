@@ -6,6 +6,7 @@ use management::control::{Answer, Request};
 
 use crate::cli::ask::{Server, ask, strange};
 use crate::cli::counted;
+use crate::cli::live::{Live, bytes_below};
 use crate::cli::output::{Form, show, show_json};
 use crate::config::value::size;
 use crate::exit::{Exit, Failure};
@@ -17,7 +18,13 @@ pub(crate) fn run(server: &Server, directory: &Path, form: Form) -> Result<(), F
     // The broker has another working directory.
     let whole = std::path::absolute(directory).map_err(|error| unusable(&error))?;
     let whole = whole.to_str().ok_or_else(|| unusable(&"the name of the directory is not UTF-8"))?;
-    let row = match ask(server, &Request::Backup { directory: whole.to_owned() })? {
+    let copied = directory.to_owned();
+    let live = Live::begin(move |gone| {
+        format!("{}: {} copied, {} s", copied.display(), size(bytes_below(&copied)), gone.as_secs())
+    });
+    let answer = ask(server, &Request::Backup { directory: whole.to_owned() });
+    drop(live);
+    let row = match answer? {
         Answer::BackedUp(row) => row,
         Answer::NotBackedUp(why) => return Err(Exit::CannotCreate.because(why)),
         other => return Err(strange(&other)),

@@ -11,6 +11,7 @@ use management::{Extent, Imported, LONGEST_DEFINITIONS};
 
 use crate::cli::arguments::{ask_for, option};
 use crate::cli::ask::{Server, ask, refusal, strange};
+use crate::cli::live::Live;
 use crate::cli::output::{Form, show, show_document, show_json};
 use crate::exit::{Exit, Failure};
 
@@ -90,7 +91,11 @@ pub(crate) fn import(server: &Server, given: &ArgMatches, form: Form) -> Result<
         vhost: given.get_one::<String>("vhost").cloned(),
         extent,
     };
-    let imported = read(server, file, how)?;
+    // What is typed on the terminal is not written over.
+    let live = (file != "-").then(|| Live::doing("import"));
+    let imported = read(server, file, how);
+    drop(live);
+    let imported = imported?;
     if form == Form::Json {
         return show_json(&imported);
     }

@@ -4,6 +4,7 @@ use clap::ArgMatches;
 use management::control::{Answer, Request};
 
 use crate::cli::ask::{Server, ask, strange};
+use crate::cli::live::Live;
 use crate::cli::output::{Form, show, show_json};
 use crate::cli::{Which, counted};
 use crate::exit::{Exit, Failure};
@@ -13,7 +14,10 @@ use crate::exit::{Exit, Failure};
 pub(crate) fn run(server: &Server, arguments: &ArgMatches, form: Form) -> Result<(), Failure> {
     let Which { vhost, queue, selector, limit } = Which::of(arguments);
     let dry_run = arguments.get_flag("dry-run");
-    let row = match ask(server, &Request::Redrive { vhost, queue: queue.clone(), selector, limit, dry_run })? {
+    let live = Live::doing("redrive");
+    let answer = ask(server, &Request::Redrive { vhost, queue: queue.clone(), selector, limit, dry_run });
+    drop(live);
+    let row = match answer? {
         Answer::Redriven(row) => row,
         Answer::NoSuchQueue(text) => return Err(Exit::NotFound.because(text)),
         Answer::Refused(text) => return Err(Exit::Usage.because(text)),

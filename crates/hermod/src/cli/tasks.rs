@@ -1,5 +1,7 @@
 //! `hermod tasks`: long work on the messages of a queue, which the server does by itself.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -11,6 +13,7 @@ use crate::cli::arguments::{option, position, text};
 use crate::cli::ask::{self, Server, ask, change, refusal, strange};
 use crate::cli::counted;
 use crate::cli::list::{self, listing};
+use crate::cli::live::Live;
 use crate::cli::output::{Form, show, show_json};
 use crate::config::value;
 use crate::exit::{Exit, Failure};
@@ -155,6 +158,11 @@ fn follow(server: &Server, begin: TaskChange, vhost: &str, form: Form) -> Result
 
 /// Waits for the end of a task. The task goes on if this command ends before.
 fn wait(server: &Server, vhost: &str, name: &str) -> Result<Json, Failure> {
+    let taken = Arc::new(AtomicU64::new(0));
+    let _live = Live::begin({
+        let (taken, name) = (Arc::clone(&taken), name.to_owned());
+        move |gone| format!("task {name}: {}, {} s", counted(taken.load(Ordering::Relaxed), MESSAGES), gone.as_secs())
+    });
     loop {
         let tasks = ask::list(server, Listed::Tasks, Some(vhost))?;
         let task = tasks.into_iter().find(|task| task["name"] == name);
@@ -162,6 +170,7 @@ fn wait(server: &Server, vhost: &str, name: &str) -> Result<Json, Failure> {
         if task["state"] != "running" {
             return Ok(task);
         }
+        taken.store(task["taken"].as_u64().unwrap_or(0), Ordering::Relaxed);
         std::thread::sleep(LOOK);
     }
 }

@@ -9,6 +9,7 @@ use journal::{Damage, RealDisk};
 use serde::Serialize;
 
 use crate::cli::counted;
+use crate::cli::live::{Live, bytes_below};
 use crate::cli::output::{Form, show, show_json};
 use crate::cli::table;
 use crate::config::Settings;
@@ -84,7 +85,13 @@ struct DamageRow {
 /// Reads `directory`, or the data directory of the settings, and prints the result.
 pub(crate) fn run(settings: &Settings, directory: Option<&Path>, form: Form) -> Result<(), Failure> {
     let directory = directory.map_or_else(|| data_dir::data_dir(settings), |path| Ok(path.to_owned()))?;
-    let report = read(directory)?;
+    let live = Live::begin({
+        let all = bytes_below(&directory);
+        move |gone| format!("verify: reading {}, {} s", size(all), gone.as_secs())
+    });
+    let report = read(directory);
+    drop(live);
+    let report = report?;
     if form == Form::Json {
         show_json(&report)?;
     } else {

@@ -702,7 +702,7 @@ pub(super) const FOLDERS: &[Folder] = &[
     Folder {
         path: "crates/hermod/src/cli",
         layers: &[
-            &["arguments", "counted", "output", "password", "remote", "service", "shell", "table", "usage"],
+            &["arguments", "counted", "live", "output", "password", "remote", "service", "shell", "table", "usage"],
             &["ask"],
             &["alarms", "cluster", "config", "definitions", "health", "list", "messages", "redrive", "repair", "status"],
             &["backup", "browse", "connections", "context", "convert", "explain", "licenses", "log", "migrate", "objects", "policies", "promote", "retained", "shovels", "tasks", "top", "trace", "trial", "users", "verify", "vhosts", "why", "wills"],
