@@ -90,7 +90,8 @@ fn row(limit: &Limit) -> Vec<Markup> {
 }
 
 fn collect(source: &Source) -> Vec<Limit> {
-    let (overview, limits) = (source.broker.overview(), source.broker.limits());
+    let (glance, limits) = (source.histories.glances.look(&source.broker), source.broker.limits());
+    let overview = &glance.overview;
     let objects = &overview.objects;
     let vhosts = source.broker.vhosts();
     let mut all = vec![

@@ -19,8 +19,8 @@ use crate::source::Source;
 
 type Shared = State<Arc<Source>>;
 
-/// Rows of a page, the newest ones.
-const ROWS: usize = 200;
+/// Rows of a page, the newest ones: of long lines no more than 60 kB in all, as a rule.
+const ROWS: usize = 100;
 /// The levels, the gravest first.
 const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 

@@ -32,15 +32,16 @@ async fn show(visitor: Visitor, State(source): Shared) -> Shown {
         let body = html! { p .hint { "The node is shown to users with the tag monitoring or administrator." } };
         return Ok(View::new(Part::Node, "Node", body).show(&visitor, &source));
     }
-    let (overview, process) =
-        api::sum_up(&source, &visitor.asker, |source| (source.broker.overview(), Process::look())).await?;
+    let look = |source: &Source| (source.histories.glances.look(&source.broker), Process::look());
+    let (glance, process) = api::sum_up(&source, &visitor.asker, look).await?;
+    let overview = &glance.overview;
     let is_administrator = visitor.asker.is_administrator();
     let body = html! {
         (identity(&source, process))
         h2 { "Storage" }
-        (storage(&overview))
+        (storage(overview))
         h2 { "Memory" }
-        (memory(&overview, process, source.kept(&overview.memory)))
+        (memory(overview, process, source.kept(&overview.memory)))
         h2 { "Listeners" }
         (listeners(&source))
         h2 { "Cluster" }
