@@ -191,7 +191,7 @@ impl Broker {
         let before = reports.len();
         self.add_consumers_of(queue, reports);
         // Behind the queue's lock, which comes after the list of clients. A client that has just
-        // gone is nobody.
+        // gone has no name.
         let new = &mut reports[before..];
         if !new.is_empty() {
             let clients = self.engine.clients.lock();

@@ -1,5 +1,5 @@
-//! The last lines of the log and the last entries of the audit log, for administrators; and the last
-//! connections that ended, each for its user.
+//! The last lines of the log and the last entries of the audit log, for administrators; and the
+//! last connections that ended, each for its user.
 
 use std::collections::VecDeque;
 
