@@ -1,5 +1,5 @@
-//! Browsing the ready messages of a queue for an operator, without taking any: some of them at once,
-//! or all of them while somebody takes them in.
+//! Browsing the ready messages of a queue for an operator, without taking any: some of them at
+//! once, or all of them while they are read.
 //!
 //! Messages that only the disk has are read without a lock and not kept. Expired ones are shown
 //! while they are there.

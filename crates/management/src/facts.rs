@@ -47,12 +47,15 @@ pub struct ShovelStatus {
     pub figures: shovel::Figures,
 }
 
+/// Gives the open sockets of these peers.
+pub(crate) type SomeSockets = dyn Fn(&[&str]) -> Vec<Socket> + Send + Sync;
+
 /// Figures of the sockets, as reported by their owner.
 pub struct Network {
     /// The open sockets.
     pub open: Box<dyn Fn() -> Vec<Socket> + Send + Sync>,
     /// Those of these peers, which are named as in [`Socket::peer`].
-    pub some: Box<dyn Fn(&[&str]) -> Vec<Socket> + Send + Sync>,
+    pub some: Box<SomeSockets>,
     /// The number of open sockets.
     pub count: Box<dyn Fn() -> usize + Send + Sync>,
     /// How many connections were refused when they were accepted, by reason.

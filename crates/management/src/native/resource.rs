@@ -37,7 +37,7 @@ pub(super) enum Reading<T: 'static> {
     /// By their names in vhosts. What needs several names has them as one, with [`BETWEEN`] in it.
     Named { names: fn(&Broker, &str) -> Names, some: SomeOf<T>, brief: Option<Brief<T>> },
     /// All at once: there are few, or an entry is small and reads the rest when it is asked.
-    Whole { all: fn(&Source) -> Vec<T>, one: Option<fn(&Source, &[String]) -> Option<T>> },
+    Whole { all: fn(&Source) -> Vec<T>, one: Option<OneOf<T>> },
     /// Those of a vhost in parts, in no order.
     Parts(EachOf<T>),
 }
@@ -56,6 +56,9 @@ pub(super) struct Brief<T: 'static> {
 pub(super) const fn by_name<T>(names: fn(&Broker, &str) -> Names, some: SomeOf<T>) -> Reading<T> {
     Reading::Named { names, some, brief: None }
 }
+
+/// The thing with these names.
+pub(super) type OneOf<T> = fn(&Source, &[String]) -> Option<T>;
 
 /// Visits the things of a vhost, a part at a time.
 pub(super) type EachOf<T> = fn(&Source, &str, &mut dyn FnMut(Vec<T>));
