@@ -87,7 +87,9 @@ fn goes_to_topic(message: &Message<'_>) -> bool {
 /// The time to live. If there is a time of death too, the earlier end counts.
 fn expiration(message: &Message<'_>, now: impl FnOnce() -> u64) -> Result<Option<u64>, Error> {
     let ttl = message.header.and_then(|header| header.ttl).map(u64::from);
-    let Some(at) = message.properties.as_ref().and_then(|properties| properties.absolute_expiry_time) else { return Ok(ttl) };
+    let Some(at) = message.properties.as_ref().and_then(|properties| properties.absolute_expiry_time) else {
+        return Ok(ttl);
+    };
     let left = u64::try_from(at.0).unwrap_or(0).saturating_sub(now());
     if left > LONGEST_SPAN_MS {
         let wanted = format!("absolute-expiry-time must be {TIME_WANTED}, not {}", at.0);
