@@ -15,7 +15,7 @@ use crate::api::GUEST;
 use crate::server::{Server, hermod, run};
 
 /// Pages without a command that could run here, and why.
-const WITHOUT: [(&str, &str); 23] = [
+const WITHOUT: [(&str, &str); 24] = [
     ("README", "a table of contents"),
     ("amqp10-lost", "what clients see"),
     ("arguments", "its tables are tested by themselves"),
@@ -35,6 +35,7 @@ const WITHOUT: [(&str, &str); 23] = [
     ("settings", "written from the settings themselves"),
     ("standby", "its commands are run by the tests of standbys, which need two nodes"),
     ("standby-confirms", "settings of a start, of two nodes"),
+    ("standby-damage", "what a node does by itself"),
     ("standby-http", "two nodes, of names that are examples"),
     ("stomp", "frames"),
     ("tls", "settings of a start"),
