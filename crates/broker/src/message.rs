@@ -353,6 +353,9 @@ impl Arena {
     /// Writes a message.
     ///
     /// The exchange may have [`NAME_MAX`] bytes, the key [`KEY_MAX`], and the rest under 4 GiB.
+    ///
+    /// Part of its caller, which puts the message where it stays: to move it afterwards would wait
+    /// for the copy of the body.
     #[inline(always)]
     pub(crate) fn add(&mut self, head: &Head<'_>, body: &[u8]) -> Message {
         let front = head.front();

@@ -219,7 +219,6 @@ impl<'a> Message<'a> {
     /// # Errors
     /// As [`Message::decode`].
     pub(crate) fn read(&mut self, bytes: &'a [u8]) -> Result<(), FieldError> {
-        let message = self;
         let mut walk = Walk { reader: Reader::new(bytes), budget: Budget::default(), last: 0, sections: 0 };
         let mut bare: Option<usize> = None;
         let mut body = 0;
@@ -229,26 +228,26 @@ impl<'a> Message<'a> {
             let section = walk.next()?;
             match section {
                 HEADER => {
-                    read_list_into(&mut message.header, &mut walk.reader, &mut walk.budget)?;
-                    message.header_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
+                    read_list_into(&mut self.header, &mut walk.reader, &mut walk.budget)?;
+                    self.header_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
                 }
-                DELIVERY_ANNOTATIONS => message.delivery_annotations = Some(walk.map("delivery-annotations")?),
+                DELIVERY_ANNOTATIONS => self.delivery_annotations = Some(walk.map("delivery-annotations")?),
                 MESSAGE_ANNOTATIONS => {
-                    message.message_annotations = Some(walk.map("message-annotations")?);
-                    message.annotations_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
+                    self.message_annotations = Some(walk.map("message-annotations")?);
+                    self.annotations_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
                 }
-                PROPERTIES => read_list_into(&mut message.properties, &mut walk.reader, &mut walk.budget)?,
-                APPLICATION_PROPERTIES => message.application_properties = Some(walk.map("application-properties")?),
+                PROPERTIES => read_list_into(&mut self.properties, &mut walk.reader, &mut walk.budget)?,
+                APPLICATION_PROPERTIES => self.application_properties = Some(walk.map("application-properties")?),
                 FOOTER => {
-                    message.footer = Some(walk.map("footer")?);
-                    message.footer_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
+                    self.footer = Some(walk.map("footer")?);
+                    self.footer_section = &bytes[start..bytes.len() - walk.reader.rest().len()];
                 }
                 _ => {
-                    if message.body == Body::Missing {
+                    if self.body == Body::Missing {
                         body = start;
                     }
-                    message.body = walk.body(section, &bytes[body..])?;
-                    message.body_sections = &bytes[body..bytes.len() - walk.reader.rest().len()];
+                    self.body = walk.body(section, &bytes[body..])?;
+                    self.body_sections = &bytes[body..bytes.len() - walk.reader.rest().len()];
                 }
             }
             if (PROPERTIES..FOOTER).contains(&section) {
@@ -256,7 +255,7 @@ impl<'a> Message<'a> {
                 end = bytes.len() - walk.reader.rest().len();
             }
         }
-        message.bare = bare.map_or(&[], |start| &bytes[start..end]);
+        self.bare = bare.map_or(&[], |start| &bytes[start..end]);
         Ok(())
     }
 }

@@ -532,7 +532,8 @@ impl Consumers {
         self.enter_ring(slot);
     }
 
-    /// Takes credit from the consumer whose turn it is. `None` when no consumer is ready.
+    /// Takes credit from the consumer whose turn it is. `None` when no consumer is ready. Part of
+    /// its caller, which has it in registers then.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Option<Turn> {
         let slot = self.next_slot()?;

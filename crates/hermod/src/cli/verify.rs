@@ -86,8 +86,11 @@ struct DamageRow {
 pub(crate) fn run(settings: &Settings, directory: Option<&Path>, form: Form) -> Result<(), Failure> {
     let directory = directory.map_or_else(|| data_dir::data_dir(settings), |path| Ok(path.to_owned()))?;
     let live = Live::begin({
-        let all = bytes_below(&directory);
-        move |gone| format!("verify: reading {}, {} s", size(all), gone.as_secs())
+        let (directory, mut all) = (directory.clone(), None);
+        move |gone| {
+            let all = all.get_or_insert_with(|| bytes_below(&directory));
+            format!("verify: reading {}, {} s", size(*all), gone.as_secs())
+        }
     });
     let report = read(directory);
     drop(live);

@@ -103,8 +103,8 @@ impl WrittenEnds {
         let (end, commit) = self.ends.entry(log).or_insert_with(|| (LogEnd::before(log, term), 0));
         // What was sent has been checked, or begins the log here.
         let next = batch.sent.or(link.map(|link| LogEnd { log, term, index: end.index + 1, link }));
-        if batch.advance() == Advance::Yes {
-            *end = next.unwrap_or(*end);
+        if let Some(next) = next {
+            *end = next;
             debug_assert_eq!(end.index, batch.index, "the buffer and the writer count alike");
             if self.unsynced.last() != Some(&log) {
                 self.unsynced.push(log);

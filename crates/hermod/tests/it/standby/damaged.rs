@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Node, expected, get, publish};
+use super::{Follower, Node, expected, get, publish};
 use crate::server::{run, until};
 
 /// A batch in a log: its sequence, where it lies, and how long its records are.
@@ -48,15 +48,28 @@ impl Batch {
 /// The first bytes of the records of a batch, behind its header.
 const RECORDS: usize = 128;
 
+/// Has `two` follow `one`, take so many messages, and stop.
+fn have_a_copy(one: &Node, two: &Node, messages: usize) {
+    let standby = two.follow(&["--token", &one.invite()]);
+    standby.until_logged("connected: following");
+    publish(one.ports.stomp, 0..messages);
+    two.catch_up();
+    standby.stop();
+}
+
+/// Promotes the standby without a loss: it has so many messages, all that there are.
+fn has_all_once_promoted(two: &Node, standby: &Follower, messages: usize) {
+    let (code, text, error) = two.promote(&["--planned"]);
+    assert_eq!(code, 0, "{text}{error}");
+    standby.until_logged("Server startup complete");
+    assert_eq!(two.bodies("q", messages), expected(messages));
+}
+
 #[test]
 fn a_flipped_byte_in_the_log_of_a_standby_is_told_and_what_it_misses_is_asked_for_again() {
     let (one, two) = (Node::new(), Node::new());
     let _leader = one.serve();
-    let standby = two.follow(&["--token", &one.invite()]);
-    standby.until_logged("connected: following");
-    publish(one.ports.stomp, 0..30);
-    two.catch_up();
-    standby.stop();
+    have_a_copy(&one, &two, 30);
     // Where something behind it says that it had been flushed, the node does not start.
     let all = Batch::all(two.data());
     let last = all.iter().rposition(|batch| batch.length > 0).unwrap();
@@ -74,21 +87,14 @@ fn a_flipped_byte_in_the_log_of_a_standby_is_told_and_what_it_misses_is_asked_fo
     Batch::all(two.data()).last().unwrap().change(|block| block[30] ^= 1);
     let standby = two.follow(&["--replace"]);
     standby.until_logged("connected: following");
-    let (code, text, error) = two.promote(&["--planned"]);
-    assert_eq!(code, 0, "{text}{error}");
-    standby.until_logged("Server startup complete");
-    assert_eq!(two.bodies("q", 30), expected(30));
+    has_all_once_promoted(&two, &standby, 30);
 }
 
 #[test]
 fn a_copy_that_does_not_read_back_takes_the_place_of_nothing() {
     let (one, two) = (Node::new(), Node::new());
     let _leader = one.serve();
-    let standby = two.follow(&["--token", &one.invite()]);
-    standby.until_logged("connected: following");
-    publish(one.ports.stomp, 0..30);
-    two.catch_up();
-    standby.stop();
+    have_a_copy(&one, &two, 30);
     // The leader does not read it before a node asks for it.
     let all = Batch::all(one.data());
     let early = all.iter().find(|batch| batch.length > 0).unwrap();
@@ -102,10 +108,7 @@ fn a_copy_that_does_not_read_back_takes_the_place_of_nothing() {
     let standby = two.follow(&[]);
     standby.until_logged("connected: following");
     two.catch_up();
-    let (code, text, error) = two.promote(&["--planned"]);
-    assert_eq!(code, 0, "{text}{error}");
-    standby.until_logged("Server startup complete");
-    assert_eq!(two.bodies("q", 30), expected(30));
+    has_all_once_promoted(&two, &standby, 30);
 }
 
 #[test]

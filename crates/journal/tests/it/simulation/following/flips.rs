@@ -185,7 +185,7 @@ impl Pair {
         let (found, end) = sent(&self.journal, &known);
         assert!(whole.starts_with(&found), "something else is sent than was written");
         match end {
-            Ok(()) => assert_eq!(found.len(), whole.len(), "something is missing, and nobody says so"),
+            Ok(()) => assert_eq!(found.len(), whole.len(), "something is missing without an error"),
             Err(FeedError::Io(error)) => {
                 assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
                 counts.flips.told += 1;
